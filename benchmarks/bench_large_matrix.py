@@ -18,7 +18,7 @@ from toolbox.ground.model.events import RunFinished, StepKind
 from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.matrix.axes import expand
 from toolbox.matrix.matrix_block import MatrixBlock
-from toolbox.records.runs.attribution import MOST_AXES, Case, attribute
+from toolbox.records.runs.attribution import MAX_AXES, Case, attribute
 from toolbox.records.runs.run_state import RunState, State, StepState
 from toolbox.reports.forge import github
 
@@ -62,7 +62,7 @@ def _attributed() -> bool:
     columns = list(zip(*rows, strict=True))
 
     def count() -> None:
-        for size in range(1, MOST_AXES + 1):
+        for size in range(1, MAX_AXES + 1):
             for chosen in itertools.combinations(columns, size):
                 Counter(zip(*chosen, strict=True))
 
@@ -97,7 +97,7 @@ def _shaped(shape: Sequence[int]) -> bool:
     columns = list(zip(*rows, strict=True))
 
     def count() -> None:
-        for size in [*range(1, min(MOST_AXES, len(shape)) + 1)] * _SEARCHES:
+        for size in [*range(1, min(MAX_AXES, len(shape)) + 1)] * _SEARCHES:
             for chosen in itertools.combinations(columns, size):
                 Counter(zip(*chosen, strict=True))
 

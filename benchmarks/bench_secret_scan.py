@@ -22,8 +22,8 @@ _LINES = (
     b"INFO worker 3: step 120 loss 0.123 tokens 4096 disk-usage 71% {}\n"
     b"task-1 GET https://host/path?x=1 200 in 0.3 s, key=value, token_count 17 []\n"
 )
-_MOST_RATIO = 90.0
-_MOST_GROWTH = 3.0  # of the time for twice the size; 2 without noise
+_MAX_RATIO = 90.0
+_MAX_GROWTH = 3.0  # of the time for twice the size; 2 without noise
 
 
 def _log(size: int) -> bytes:
@@ -43,11 +43,11 @@ def _measure(folder: Path, kind: str, content: bytes) -> bool:
     half.write_bytes(content[: len(content) // 2])
     scanner = Scanner(_SECRETS)
     title = f"search {len(content) // _MIB} MiB of {kind} / sha256"
-    within = compare(title, lambda: scanner.search(folder, kind), lambda: _digest(file), rounds=5, limit=_MOST_RATIO)
+    within = compare(title, lambda: scanner.search(folder, kind), lambda: _digest(file), rounds=5, limit=_MAX_RATIO)
     whole = min(seconds(lambda: scanner.search(folder, kind)) for _ in range(3))
     part = min(seconds(lambda: scanner.search(folder, half.name)) for _ in range(3))
     print(f"  {len(content) / _MIB / whole:.0f} MB/s; twice the size takes {whole / part:.2f} times as long")
-    return within and whole / part <= _MOST_GROWTH
+    return within and whole / part <= _MAX_GROWTH
 
 
 def main() -> int:

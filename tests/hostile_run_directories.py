@@ -41,7 +41,7 @@ VALUES: Final[tuple[Any, ...]] = (
     *([], {}, [[]], {"": None}, [None], ["x"], {"x": "y"}, "*$@x", "@x", "{{ x }}", "1:30", "2026-99-99", "a\nb"),
     *("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "000__x", "9" * 100 + "__x", "000__test/\ud800"),
 )
-_MOST_MEMORY: Final = 8 << 30  # bytes: a command must not read /dev/zero until the machine has no memory left
+_MAX_MEMORY: Final = 8 << 30  # bytes: a command must not read /dev/zero until the machine has no memory left
 _JSON: Final = ("run.json", "plan.json", "summary.json", "outcome.json", "step.json", "since_last_run.json")
 
 
@@ -195,7 +195,7 @@ def call(argv: list[str]) -> tuple[int, str]:
 
 def main(source: Path, folder: Path, first: int, last: int) -> None:
     """Change a run with each seed from `first` up to `last`, and read it with a third of the commands."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     codes, faults = Counter[int](), []
     for seed in range(first, last):
         run = copied(source, folder / source.parent.name / source.name)

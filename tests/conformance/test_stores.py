@@ -162,7 +162,7 @@ def suite_of(*cases: str) -> str:
 def test_test_cases_with_random_names_do_not_fill_the_store(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(case_recording, "MOST_NAMES", 4)
+    monkeypatch.setattr(case_recording, "MAX_NAMES", 4)
     for days in range(5):
         junit = suite_of("steady", f"good-{days}", f"bad-{days}")
         recording.record(store, past(days=days, cells={SMALL: [replace(FAILED, junit=junit)]}).write(tmp_path))
@@ -177,7 +177,7 @@ def test_test_cases_with_random_names_do_not_fill_the_store(
 def test_all_test_cases_of_a_run_are_stored_however_many_there_are(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(case_recording, "MOST_NAMES", 4)
+    monkeypatch.setattr(case_recording, "MAX_NAMES", 4)
     for days in range(2):
         junit = suite_of(*map(str, range(days, 9 + days)))
         recording.record(store, past(days=days, cells={SMALL: [Tried(junit=junit)]}).write(tmp_path))

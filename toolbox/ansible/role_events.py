@@ -21,7 +21,7 @@ from toolbox.records.runs.steps import Step
 
 LOGIN: Final = "Log in"
 """The task before those of a role that logs in to the hosts."""
-_MOST_LINES: Final = 4
+_MAX_LINES: Final = 4
 _NOT_STARTED: Final = ("Error executing command", "[Errno 2]")  # of ansible-core 2.19, and of earlier versions
 _RAW_FAILED: Final = "non-zero return code"
 _SSH_OUTPUT: Final = "via ssh: "  # in messages of Ansible, the output of `ssh` follows
@@ -47,7 +47,7 @@ class RoleEvents:
         self.is_logging_in = False
         self.logins: set[str] = set()  # the hosts whose login has succeeded or failed
         self.failed_logins: set[str] = set()
-        self._tail: deque[str] = deque(maxlen=_MOST_LINES)
+        self._tail: deque[str] = deque(maxlen=_MAX_LINES)
 
     @property
     def failed(self) -> TaskFinished | None:
@@ -194,4 +194,4 @@ def _failure_text(result: dict[str, Any]) -> str:
         error = [*str(result.get("stdout") or "").strip().splitlines(), *error]
     beginning, marker, output = message.partition(_SSH_OUTPUT)
     message = f"{beginning}{marker}{reason_first(output)}" if marker else message
-    return "\n".join([message, *error[-_MOST_LINES:]])
+    return "\n".join([message, *error[-_MAX_LINES:]])

@@ -29,7 +29,7 @@ _LIFELINE: Final = 0
 _START_SECONDS: Final = 30.0
 _END_SECONDS: Final = 5.0
 _ERROR_SECONDS: Final = 1.0  # the master process of a connection may keep the pipe open
-_MOST_ANSWER_BYTES: Final = 1 << 12  # the answers of a module server are short
+_MAX_ANSWER_BYTES: Final = 1 << 12  # the answers of a module server are short
 _KEPT_ERRORS: Final = 1 << 12
 
 
@@ -121,7 +121,7 @@ class _Link(Relay):
         """Limit what the host can send as an answer."""
         if stream == 0:
             count = self._answer_bytes.pop(number, 0) + len(content)
-            if count > _MOST_ANSWER_BYTES:
+            if count > _MAX_ANSWER_BYTES:
                 raise InvalidFrame("an answer is too long")
             if content:
                 self._answer_bytes[number] = count

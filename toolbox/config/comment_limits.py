@@ -41,11 +41,11 @@ _FORBIDDEN: Final[tuple[Path, ...]] = (
 )
 # If the name of an axis in one of these fields is a path, the axis sets the field at this path.
 _AXES: Final = ("axes", "include", "zip")
-_MOST_CHARACTERS: Final = 10_000
-_MOST_VALUES: Final = 1_000
+_MAX_CHARACTERS: Final = 10_000
+_MAX_VALUES: Final = 1_000
 _DEEPEST: Final = 8
 _LARGEST: Final = 2**63 - 1  # the largest integer of databases; Python cannot print an integer of thousands of digits
-_MOST_FAULTS: Final = 3
+_MAX_FAULTS: Final = 3
 _UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")  # programs get no NUL, and UTF-8 has no half of a pair
 _PLAIN: Final = (str, int, float, bool, type(None), dt.date)
 
@@ -59,19 +59,19 @@ class ForbiddenOverrides(UsageError):
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         self.faults = dict(faults)
-        super().__init__(f"{SOURCE}: " + "\n  ".join(first_of(list(faults), _MOST_FAULTS)))
+        super().__init__(f"{SOURCE}: " + "\n  ".join(first_of(list(faults), _MAX_FAULTS)))
 
 
 def check_value(value: object) -> None:
     """Raise a `ValueError` if an override in a comment is not plain data, is too large, or contains a reference."""
-    parts = list(islice(_parts(value, 0), _MOST_VALUES + 1))
-    if len(parts) > _MOST_VALUES or max(depth for _, depth in parts) > _DEEPEST:
-        raise ValueError(f"the value has more than {_MOST_VALUES} parts, or is more than {_DEEPEST} levels deep")
+    parts = list(islice(_parts(value, 0), _MAX_VALUES + 1))
+    if len(parts) > _MAX_VALUES or max(depth for _, depth in parts) > _DEEPEST:
+        raise ValueError(f"the value has more than {_MAX_VALUES} parts, or is more than {_DEEPEST} levels deep")
     if any(len({str(key) for key in item}) < len(item) for item, _ in parts if isinstance(item, dict)):
         raise ValueError("the value contains a mapping with two keys of the same text, such as `1` and `'1'`")
     texts = [item for item, _ in parts if isinstance(item, str)]
-    if sum(map(len, texts)) > _MOST_CHARACTERS:
-        raise ValueError(f"the value has more than {_MOST_CHARACTERS} characters")
+    if sum(map(len, texts)) > _MAX_CHARACTERS:
+        raise ValueError(f"the value has more than {_MAX_CHARACTERS} characters")
     if forbidden := [item for item, _ in parts if not isinstance(item, (*_PLAIN, dict, list))]:
         kind = type(forbidden[0]).__name__
         raise ValueError(f"the value contains a {kind}: only strings, numbers, lists and mappings are allowed")

@@ -22,7 +22,7 @@ from toolbox.ground.system import filesystem, places
 
 FILE: Final = "prices.yaml"
 _BLOCK: Final = "prices"
-_MOST_BYTES: Final = 1_000_000
+_MAX_BYTES: Final = 1_000_000
 _HIGHEST: Final = 10_000.0  # per chip and hour; a higher price is a mistake
 
 Key = tuple[str, str, Tier]
@@ -131,8 +131,8 @@ def load() -> PriceList:
 
 def _read(file: Path) -> dict[Key, ListedPrice]:
     what = "the file of prices"
-    if filesystem.size(file) > _MOST_BYTES:
-        raise ConfigurationError(f"{what} {file} is larger than {_MOST_BYTES:,} bytes")
+    if filesystem.size(file) > _MAX_BYTES:
+        raise ConfigurationError(f"{what} {file} is larger than {_MAX_BYTES:,} bytes")
     parsed = document.load(file, what=what)
     prices: dict[Key, ListedPrice] = {}
     faults: list[str] = []

@@ -37,7 +37,7 @@ from toolbox.records.runs.run_state import StepState
 from toolbox.records.runs.steps import Outcome, Step
 
 _RETRIED: Final = (Cause.INFRASTRUCTURE, Cause.CAPACITY, Cause.TIMEOUT, Cause.PRODUCT, Cause.CHECK)
-_MOST_NAMED: Final = 3  # unexpected failures that the message names
+_MAX_NAMED: Final = 3  # unexpected failures that the message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,4 +377,4 @@ def _unexpected(xfail: Xfail | None, conclusion: Conclusion) -> str:
         names += [title for title in titles if not any(patterns.covers(test, title) for test in xfail.tests)]
         if (more := report.failed - len(titles)) > 0:
             names.append(counted(more, "more test"))
-    return ", ".join(first_of(names, _MOST_NAMED))
+    return ", ".join(first_of(names, _MAX_NAMED))

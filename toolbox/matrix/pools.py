@@ -13,7 +13,7 @@ from toolbox.matrix.targets import PlannedTarget
 
 _JOBS: Final = "jobs"
 _UNREACHABLE_SECONDS: Final = 60.0
-_MOST_PASSED_OVER: Final = 10
+_MAX_PASSED_OVER: Final = 10
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class _Line:
 
     def yields_to(self, other: _Line) -> bool:
         """Return whether this line must leave shared targets to another line, which has waited too long."""
-        return self is not other and other.passed_over >= _MOST_PASSED_OVER and bool(self.targets & other.targets)
+        return self is not other and other.passed_over >= _MAX_PASSED_OVER and bool(self.targets & other.targets)
 
 
 class FairQueue:

@@ -46,7 +46,7 @@ from toolbox.targets import staging
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-_MOST_THREADS: Final = 32
+_MAX_THREADS: Final = 32
 _CANCEL_SECONDS: Final = 2.0  # how long cancelled work may take to end; some targets need this time
 _JUDGED: Final = (EndedBy.EXIT, EndedBy.SIGNAL)  # the checks decide the outcome, which does not contain the message
 
@@ -77,9 +77,9 @@ class TargetCalls:
         self._on_change = on_change
         self._results: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         # Starts have threads of their own, because a start may wait long for a target that does not answer.
-        self._starters = ThreadPoolExecutor(min(_MOST_THREADS, jobs), thread_name_prefix="start")
-        self._threads = ThreadPoolExecutor(min(_MOST_THREADS, jobs + 2), thread_name_prefix="cells")
-        self._removers = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="remove")
+        self._starters = ThreadPoolExecutor(min(_MAX_THREADS, jobs), thread_name_prefix="start")
+        self._threads = ThreadPoolExecutor(min(_MAX_THREADS, jobs + 2), thread_name_prefix="cells")
+        self._removers = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="remove")
         self._open_work: set[Future[None]] = set()
         self._starting = CancelScope()
         self._collecting = CancelScope(cancellation.current())

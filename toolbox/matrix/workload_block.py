@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from toolbox.ground.extensions import loading
-from toolbox.ground.model.quantities import MOST_SECONDS, AnySeconds
+from toolbox.ground.model.quantities import MAX_SECONDS, AnySeconds
 from toolbox.ground.model.secrets import Secret
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -99,7 +99,7 @@ class WorkloadBlock(BaseModel):
     write: dict[Inside, Any] = {}
     collect: list[Inside] = ["**"]
     log_bytes: int = Field(default=64 * 2**20, ge=4096)
-    sample_seconds: AnySeconds | None = Field(default=None, ge=0.1, le=MOST_SECONDS)
+    sample_seconds: AnySeconds | None = Field(default=None, ge=0.1, le=MAX_SECONDS)
 
     @classmethod
     def complete(cls) -> type[WorkloadBlock]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _TOTAL_SECONDS: Final = 30.0
 _RESERVED_SECONDS: Final = 120.0  # until another run may deliver the message if this process is killed
-_MOST_FAILURES: Final = 50
+_MAX_FAILURES: Final = 50
 _LONGEST_FAULT: Final = 500
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def _due(
 def _notification(run: RunState, series: Series, kind: NotificationKind, earlier_run: str) -> Notification:
     end = run.finished
     assert end is not None, "only an ended run is announced"
-    failures = run.failures[:_MOST_FAILURES] if kind is NotificationKind.FAILURE else []
+    failures = run.failures[:_MAX_FAILURES] if kind is NotificationKind.FAILURE else []
     return Notification(
         f"{run.run}-{kind}",
         kind,

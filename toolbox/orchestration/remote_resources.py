@@ -31,12 +31,12 @@ from toolbox.records.runs.steps import Step
 log = logging.getLogger(__name__)
 
 CLUSTER: Final = "cluster"
-_MOST_THREADS: Final = 16
-_MOST_TRIES: Final = 3
+_MAX_THREADS: Final = 16
+_MAX_TRIES: Final = 3
 _FIRST_PAUSE: Final = 2.0
 _LONGEST_PAUSE: Final = 10.0
 _WAIT_SECONDS: Final = 10.0  # most requests are carried out within this time, even if their process was killed
-_MOST_LINES: Final = 3
+_MAX_LINES: Final = 3
 _LONGEST_LINE: Final = 600
 UNSEALED: Final = "its entry was written by another user or on another machine, and is not executed"
 
@@ -67,7 +67,7 @@ class DeletionFailed(StepError):
         hint = "try again with `{} resources reap`" if is_sealed else "find them with `{} resources list PROJECT`"
         resources = counted(count, "remote resource")
         heading = f"of {resources}, {len(failures)} could not be deleted: {hint.format(environ.program())}"
-        lines = first_of([truncate(str(failure), _LONGEST_LINE) for failure in failures], _MOST_LINES)
+        lines = first_of([truncate(str(failure), _LONGEST_LINE) for failure in failures], _MAX_LINES)
         super().__init__("\n".join([heading, *lines]), verdict=Verdict.ERROR, cause=Cause.INFRASTRUCTURE)
 
 
@@ -194,7 +194,7 @@ def delete(ledger: ResourceLedger, entries: Sequence[OpenResource]) -> list[Fail
 
     keys = {entry.resource.key for entry in entries}
     separate = [entry for entry in entries if entry.resource.kind == CLUSTER or _kubeconfig(entry) not in clusters]
-    with signals.deferred(), ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="delete") as threads:
+    with signals.deferred(), ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="delete") as threads:
         try:
             futures = [threads.submit(contextvars.copy_context().run, work, entry) for entry in separate]
             _await(futures)
@@ -227,7 +227,7 @@ def _delete(entry: OpenResource) -> tuple[str, bool | None]:
     resource = entry.resource
     if not entry.is_sealed:
         return UNSEALED, None
-    for tries in range(_MOST_TRIES):
+    for tries in range(_MAX_TRIES):
         cancellation.current().check()
         try:
             existed = _delete_once(entry)
@@ -239,7 +239,7 @@ def _delete(entry: OpenResource) -> tuple[str, bool | None]:
                 log.debug("the deletion of %s failed", resource.name, exc_info=error)
         else:
             return "", existed
-        if tries < _MOST_TRIES - 1:
+        if tries < _MAX_TRIES - 1:
             cancellation.current().sleep(backoff.pause(tries, first=_FIRST_PAUSE, most=_LONGEST_PAUSE))
     return message or "the deletion failed without a message", None
 

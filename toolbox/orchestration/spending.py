@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # these modules are slow to import, and a run without a cost 
 
 log = logging.getLogger(__name__)
 
-_MOST_REASONS = 2
+_MAX_REASONS = 2
 
 
 def expected(configuration: Configuration, project: str, plan: Plan) -> CostPlan:
@@ -51,7 +51,7 @@ def verify(costs: CostPlan, limit: float) -> None:
 
     most = f"the cost limit is {amount(limit)} {costs.currency}"
     if costs.unknown:
-        reasons = first_of(costs.reasons, _MOST_REASONS)
+        reasons = first_of(costs.reasons, _MAX_REASONS)
         free = "a target that costs nothing has `cost_per_hour: 0`"
         raise UsageError("\n  ".join([f"{most} (--max_cost), but some costs are unknown:", *reasons, free]))
     if costs.cost > limit:

@@ -25,7 +25,7 @@ _AROUND: Final = 6  # lines before and after a line of evidence
 _AROUND_PASSED: Final = 1
 _LAST: Final = 15  # lines at the end of a log without evidence
 _LONGEST: Final = 300  # characters of a line
-_MOST_EVIDENCE: Final = 5
+_MAX_EVIDENCE: Final = 5
 _TAIL_BYTES: Final = 1 << 16
 _LOGS: Final = (
     *(AttemptDirectory.stdout, AttemptDirectory.stderr),
@@ -98,7 +98,7 @@ class Excerpts:
 
     def _evidence(self, parts: tuple[str, ...], checks: list[CheckJudged], around: int) -> Iterator[Excerpt]:
         lines: dict[str, set[int]] = {}
-        for check in checks[:_MOST_EVIDENCE]:
+        for check in checks[:_MAX_EVIDENCE]:
             lines.setdefault(check.file, set()).add(check.line or 0)
         for file, evidence in lines.items():
             path = self.file(*parts, file)

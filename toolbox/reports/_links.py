@@ -19,8 +19,8 @@ from toolbox.ground.system import redaction
 from toolbox.records.runs.layout import AttemptDirectory, StepDirectory
 
 _PLAIN_ID: Final = re.compile(r"[0-9a-f]{6,40}")
-_MOST_FILES: Final = 12  # links to files of one directory
-_MOST_SEEN: Final = 1000  # files of a directory that are read and sorted
+_MAX_FILES: Final = 12  # links to files of one directory
+_MAX_SEEN: Final = 1000  # files of a directory that are read and sorted
 _DEEPEST: Final = 6  # folders
 _INNER: Final = (AttemptDirectory.results, StepDirectory.state)  # folders whose files have links of their own
 WHOLE: Final = "the whole directory"
@@ -112,9 +112,9 @@ def of_directory(root: Path, *parts: str) -> list[Link]:
     folder = inside(root, *parts)
     if folder is None or not folder.is_dir():
         return []
-    seen = itertools.islice(_entries(folder, 0), _MOST_SEEN)
+    seen = itertools.islice(_entries(folder, 0), _MAX_SEEN)
     files = sorted(seen, key=lambda path: (_rank(path.name), str(path)))
-    links = [_link(root, path, _below(folder, path)) for path in files[:_MOST_FILES]]
+    links = [_link(root, path, _below(folder, path)) for path in files[:_MAX_FILES]]
     return [*links, _link(root, folder, WHOLE)]
 
 

@@ -12,7 +12,7 @@ from toolbox.records.runs.run_state import RunState, StepState
 
 NOTHING_IN_COMMON: Final = "No condition on the axes separates the cells that failed from the others."
 _FEWEST_CELLS: Final = 4  # for fewer cells no remark is needed
-_MOST_LINES: Final = 8
+_MAX_LINES: Final = 8
 _LONGEST: Final = 400  # characters of a line
 
 
@@ -32,7 +32,7 @@ def is_quarantined_failure(step: StepState) -> bool:
 def text(step: StepState) -> str:
     """Return the remark on a step, short enough for a list."""
     lines = [truncate(line, _LONGEST) for line in step.message.splitlines()]
-    return "\n".join(without_middle([*lines, *uncounted(step)], _MOST_LINES))
+    return "\n".join(without_middle([*lines, *uncounted(step)], _MAX_LINES))
 
 
 def uncounted(step: StepState) -> list[str]:

@@ -35,8 +35,8 @@ from toolbox.reports.page.sections import PageSections
 from toolbox.reports.page.step_details import StepCard
 
 _TEMPLATE: Final = Path(__file__).parent / "page/templates/report.html"
-_MOST_FAILURES: Final = 20
-_MOST_REMARKS: Final = 50
+_MAX_FAILURES: Final = 20
+_MAX_REMARKS: Final = 50
 _OPEN: Final = 3  # failures that are unfolded when the page is opened
 _OWN_FILES: Final = (
     *(RunDirectory.summary, RunDirectory.junit, RunDirectory.plan),
@@ -81,17 +81,17 @@ def render(summary: RunState, sections: PageSections | None = None, *, now: date
         about=_about(summary),
         cost=run_cost.of(summary),
         counts=_counts(steps.cells),
-        failures=failures[:_MOST_FAILURES],
-        more_failures=max(0, len(failures) - _MOST_FAILURES),
+        failures=failures[:_MAX_FAILURES],
+        more_failures=max(0, len(failures) - _MAX_FAILURES),
         nothing_in_common=_remarks.NOTHING_IN_COMMON if _remarks.has_nothing_in_common(summary) else "",
-        remarks=remarks[:_MOST_REMARKS],
-        more_remarks=max(0, len(remarks) - _MOST_REMARKS),
+        remarks=remarks[:_MAX_REMARKS],
+        more_remarks=max(0, len(remarks) - _MAX_REMARKS),
         owners=owner_pages.overview(summary),
         owner_links=owner_pages.links(summary),
         since=verdict_changes.make(summary.directory, steps.cells),
         opened={card.anchor for card in failures[:_OPEN]},
         steps=steps,
-        most_in_full=step_details.MOST_IN_FULL,
+        most_in_full=step_details.MAX_IN_FULL,
         grid=grid,
         metrics=metrics_table.make(
             steps.cells or [card for card in steps.others if card.step.metrics],

@@ -33,7 +33,7 @@ _LONGEST_HEADER: Final = 1 << 20  # bytes; an extended header with one name need
 _LONGEST_PATH: Final = 4096  # PATH_MAX of Linux
 _DEEPEST: Final = 100  # the largest depth of nested directories; deeper trees could exceed Python's recursion limit
 _REFUSED_HEADERS: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_SPARSE)
-_MOST_WARNINGS: Final = 10
+_MAX_WARNINGS: Final = 10
 _COPY_SECONDS: Final = 60.0
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -181,8 +181,8 @@ class _Extraction:
                 self._create(parts, lambda parts=parts, target=target: self._link(parts, target))  # type: ignore[misc]
         finally:
             os.close(self._root)
-        if self._skipped > _MOST_WARNINGS:
-            log.warning("%d more files are left out", self._skipped - _MOST_WARNINGS)
+        if self._skipped > _MAX_WARNINGS:
+            log.warning("%d more files are left out", self._skipped - _MAX_WARNINGS)
 
     def _count(self, member: tarfile.TarInfo) -> None:
         if member.size < 0:
@@ -265,7 +265,7 @@ class _Extraction:
 
     def _skip(self, name: str, reason: str) -> None:
         self._skipped += 1
-        if self._skipped <= _MOST_WARNINGS:
+        if self._skipped <= _MAX_WARNINGS:
             log.warning("%s is left out: %s", abbreviated(name, longest=100), reason)
 
 

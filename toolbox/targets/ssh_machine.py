@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _TIMEOUT: Final = 60.0  # the timeout in seconds of all requests, except those that start or find a workload
 _PAUSE: Final = 0.5
 _LONGEST_LINE: Final = 1 << 16
-_MOST_ERROR_LINES: Final = 1000  # the number of last lines of standard error to keep
+_MAX_ERROR_LINES: Final = 1000  # the number of last lines of standard error to keep
 ARCHIVE_MARKER: Final = "-- topgallant: archive --"
 """The line that a machine prints before an archive: see `skip_login_output`."""
 _SSH_FAILED: Final = 255  # the exit status of ssh if the connection fails
@@ -239,7 +239,7 @@ class SshMachine:
             self._host.connection.request("state", deadline - time.monotonic(), directory="/")
 
     def _run_once(self, command: str, source: Path | None, output: Path | None) -> tuple[int, list[str]]:
-        errors: deque[str] = deque(maxlen=_MOST_ERROR_LINES)
+        errors: deque[str] = deque(maxlen=_MAX_ERROR_LINES)
         with ExitStack() as stack:
             reader = stack.enter_context(source.open("rb")) if source else None
             writer = stack.enter_context(open(output, "wb", opener=filesystem.private_opener)) if output else None

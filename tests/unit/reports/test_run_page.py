@@ -519,7 +519,7 @@ def test_the_page_of_a_thousand_cells_is_limited_in_size(run: Run) -> None:
 
 
 def test_failed_cells_are_kept_on_a_page_with_too_many_cells(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolbox.reports.page.step_details.MOST_CELLS", 2)
+    monkeypatch.setattr("toolbox.reports.page.step_details.MAX_CELLS", 2)
     for x in range(4):
         run.cell(Verdict.FAILED if x == 3 else Verdict.PASSED, x=x)
     page = read(run.write(Verdict.FAILED))

@@ -38,7 +38,7 @@ MaxCost = Annotated[
 ]
 # Inside the class, the name `list` is the command, so the built-in type needs an alias.
 Names = list[str]
-_MOST_RUNS: Final = 5
+_MAX_RUNS: Final = 5
 
 
 class Project:
@@ -256,8 +256,8 @@ def _run_directory(run: str | None, hint: str = "") -> Path:
     base = places.artifacts()
     runs = [directory for directory in layout.runs(base) if directory.name.startswith(run)]
     if len(runs) > 1:
-        names = ", ".join([directory.name for directory in runs][:_MOST_RUNS])
-        more = ", ..." * (len(runs) > _MOST_RUNS)
+        names = ", ".join([directory.name for directory in runs][:_MAX_RUNS])
+        more = ", ..." * (len(runs) > _MAX_RUNS)
         raise UsageError(f"`{run}` matches {len(runs)} runs: {names}{more}; use a longer prefix")
     if not runs or not run:
         raise UsageError(f"`{run}` is not a directory, and {base} has no run of that name{hint}")

@@ -15,10 +15,10 @@ from toolbox.config.contracts._open_block import OpenBlock
 from toolbox.ground.model.forge_data import Commenters
 from toolbox.ground.model.quantities import AnyWholeSeconds
 
-_MOST_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
+_MAX_SECONDS: Final = 5 * 24 * 3600  # GitHub ends a job after five days
 OVERTIME_SECONDS: Final = 40 * 60
 """The time for the installation, the clean-up and the report, by which the limit of a job exceeds that of its run."""
-MOST_SHARDS: Final = 256
+MAX_SHARDS: Final = 256
 """The largest number of shards: GitHub starts at most so many jobs of a matrix."""
 _CRON: Final = r"^[\d*/,A-Za-z-]+( [\d*/,A-Za-z-]+){4}$"
 ENVIRONMENT_VARIABLE: Final = r"^[A-Z_][A-Z0-9_]{0,99}$"
@@ -159,12 +159,12 @@ class Workflow(_Job):
         default=None, description="the field of the configuration that gets the tested revision"
     )
     timeout: AnyWholeSeconds = Field(
-        default=3600, ge=60, le=_MOST_SECONDS, description="the deadline of the run in seconds"
+        default=3600, ge=60, le=_MAX_SECONDS, description="the deadline of the run in seconds"
     )
     shards: int | None = Field(
         default=None,
         ge=1,
-        le=MOST_SHARDS,
+        le=MAX_SHARDS,
         description="the number of jobs that divide the cells of a run; default: --shards of `ci workflows`",
     )
     issue: bool | None = Field(
@@ -229,7 +229,7 @@ class Reap(_Job):
     older_than: AnyWholeSeconds | None = Field(
         default=None,
         ge=60,
-        le=_MOST_SECONDS,
+        le=_MAX_SECONDS,
         description="delete all resources of this age (in seconds) or older; default: the resources whose time to live "
         "has ended",
     )

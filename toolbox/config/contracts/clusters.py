@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from toolbox.ground.model.nearest import misspelled
-from toolbox.ground.model.quantities import MOST_SECONDS, AnySeconds, AnyWholeSeconds
+from toolbox.ground.model.quantities import MAX_SECONDS, AnySeconds, AnyWholeSeconds
 
 _KINDS: Final = ("existing", "pool", "create", "machine")
 # The name becomes part of the names of created resources, whose length clouds limit.
@@ -65,13 +65,13 @@ class Lease(_Model):
 
     enabled: bool = True
     ttl: AnyWholeSeconds = Field(
-        default=60, ge=3, le=MOST_SECONDS, description="seconds from the last heartbeat to the end"
+        default=60, ge=3, le=MAX_SECONDS, description="seconds from the last heartbeat to the end"
     )
-    wait: AnySeconds = Field(default=3600, ge=0, le=MOST_SECONDS, description="how many seconds to wait for the lease")
+    wait: AnySeconds = Field(default=3600, ge=0, le=MAX_SECONDS, description="how many seconds to wait for the lease")
     between_steps: AnyWholeSeconds = Field(
         default=900,
         ge=0,
-        le=MOST_SECONDS,
+        le=MAX_SECONDS,
         description="how many seconds a run that is executed in several steps keeps the lease between two of them",
     )
     purpose: Text | None = Field(

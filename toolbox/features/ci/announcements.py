@@ -19,7 +19,7 @@ from toolbox.orchestration import request as run_requests
 from toolbox.orchestration.request import PreparedRun, RunRequest
 from toolbox.records.runs.layout import RunDirectory
 
-_MOST_OVERRIDES: Final = 5
+_MAX_OVERRIDES: Final = 5
 _LONGEST_VALUE: Final = 80
 
 
@@ -71,7 +71,7 @@ def _lines(run: CommentRun, loaded: PreparedRun) -> Iterator[str]:
         for path, value in request.all_overrides.items()
     ]
     if overrides:
-        yield f"  overrides: {'; '.join(first_of(overrides, _MOST_OVERRIDES))}"
+        yield f"  overrides: {'; '.join(first_of(overrides, _MAX_OVERRIDES))}"
     if loaded.plan is not None:
         cell_limit.verify(loaded.configuration, loaded.plan)
         costs = spending.expected(loaded.configuration, request.project, loaded.plan)

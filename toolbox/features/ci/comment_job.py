@@ -28,7 +28,7 @@ from toolbox.orchestration import projects
 from toolbox.orchestration import request as run_requests
 from toolbox.orchestration.request import RunRequest
 
-_MOST_EVENTS: Final = 20
+_MAX_EVENTS: Final = 20
 _URL_CHARACTERS: Final = ":/?#@!$&*+,;=%~"  # without brackets, which would end a link of Markdown
 _REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -181,7 +181,7 @@ def of_events(
             "no comment on a pull request started this job. To try a comment without a forge, use\n"
             f"  ci run --project={part.project} --workflow={part.workflow} --text='/test {part.project}'"
         )
-    jobs = [Job(forge, event, part, artifact_dir) for event in events[:_MOST_EVENTS]]
+    jobs = [Job(forge, event, part, artifact_dir) for event in events[:_MAX_EVENTS]]
     return jobs[0] if len(jobs) == 1 else next((job for job in jobs if job.is_allowed()), jobs[0])
 
 

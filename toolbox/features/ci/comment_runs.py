@@ -34,8 +34,8 @@ from toolbox.records.runs.layout import RunDirectory
 _QUARANTINE: Final = f"{plan.BLOCK}.quarantine"
 _OWNER: Final = "a comment"
 _QUARANTINE_DAYS: Final = 7  # so that the run can be repeated by hand during the next days
-_MOST_QUARANTINED: Final = 200
-_MOST_FAULTS: Final = 20  # with more faults, the rest of the comment is not checked
+_MAX_QUARANTINED: Final = 200
+_MAX_FAULTS: Final = 20  # with more faults, the rest of the comment is not checked
 Entry = TypeVar("Entry")
 
 
@@ -94,7 +94,7 @@ def of(comment: CommentRequest, settings: Settings, parse_faults: Iterable[Fault
     runs: list[CommentRun | None] = []
     for test in comment.tests:
         runs.append(_Checker(test.line_of(), settings, faults).test(test))
-        if len(faults) > _MOST_FAULTS:
+        if len(faults) > _MAX_FAULTS:
             break
     for retest in comment.retest:
         for run in _Checker(retest.line, settings, faults).retest(retest):
@@ -337,8 +337,8 @@ class _Checker:
         test: TestRequest,
     ) -> list[dict[str, Any]]:
         line = test.line_of("quarantine", quarantine.cells)
-        if len(matching) > _MOST_QUARANTINED:
-            self._add(f"/quarantine: {len(matching)} cells match, but at most {_MOST_QUARANTINED} are allowed", line)
+        if len(matching) > _MAX_QUARANTINED:
+            self._add(f"/quarantine: {len(matching)} cells match, but at most {_MAX_QUARANTINED} are allowed", line)
             return []
         began = self._settings.time or dt.datetime.now(dt.UTC)  # the same for all shards, also if one is repeated
         expires = began.astimezone(dt.UTC).date() + dt.timedelta(days=_QUARANTINE_DAYS)

@@ -14,14 +14,14 @@ from toolbox.ground.model.forge_data import CommitState
 from toolbox.ground.model.text import first_of
 from toolbox.reports.forge import markup
 
-_MOST_DIFFERENCES: Final = 6
+_MAX_DIFFERENCES: Final = 6
 _LONGEST_DIFFERENCE: Final = 160
 _PARTIAL: Final = "This is not the full run of the workflow, so its commit status is named"
 # The room in characters for the marker, the record, the heading, the link, and what makes a run partial.
 _ROOM: Final = retest_records.LONGEST + 1000 + 7000
-MOST_DETAILS: Final = LONGEST - _ROOM
+MAX_DETAILS: Final = LONGEST - _ROOM
 """The largest size of a report."""
-_MOST_LINES: Final = 30
+_MAX_LINES: Final = 30
 _STATES: Final = {
     "pending": (CommitState.PENDING, "runs"),
     "success": (CommitState.SUCCESS, "passed"),
@@ -43,7 +43,7 @@ def pending(part: WorkflowRun, runs: Sequence[CommentRun]) -> str:
         UsageError: the comment requests something that is not possible.
     """
     lines = [line for run in runs for line in announcements.understood(run, needs_secrets=False)]
-    page = _page("will run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    page = _page("will run", part, markup.preformatted(lines, _MAX_LINES, refusals.LONGEST_LINE))
     return f"{retest_records.line(None)}\n{page}"
 
 
@@ -53,14 +53,14 @@ def running(part: WorkflowRun, lines: Sequence[str]) -> str:
     Args:
         lines: the milestones.
     """
-    page = _page("is running", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    page = _page("is running", part, markup.preformatted(lines, _MAX_LINES, refusals.LONGEST_LINE))
     return f"{retest_records.line(None)}\n{page}"
 
 
 def refused(part: WorkflowRun, reason: str) -> str:
     """Return the comment that says why nothing runs."""
     lines = [line for line in reason.splitlines() if line.strip()]
-    return _page("does not run", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return _page("does not run", part, markup.preformatted(lines, _MAX_LINES, refusals.LONGEST_LINE))
 
 
 def cancelled(part: WorkflowRun, runs: Sequence[str]) -> str:
@@ -80,7 +80,7 @@ def helped(part: WorkflowRun, block: Contract) -> str:
     }
     allowed = [f"{label}: {', '.join(values)}" for label, values in names.items() if values]
     lines = [*slash.HELP.splitlines(), *([""] if allowed else []), *allowed]
-    return _page("accepts these commands", part, markup.preformatted(lines, _MOST_LINES, refusals.LONGEST_LINE))
+    return _page("accepts these commands", part, markup.preformatted(lines, _MAX_LINES, refusals.LONGEST_LINE))
 
 
 def ended(part: WorkflowRun, result: str, report: str, unpassed: Sequence[EarlierRun] | None) -> str:
@@ -104,5 +104,5 @@ def _partial_note(part: WorkflowRun) -> list[str]:
     """Return the paragraphs that say why a run is partial; none for a full run."""
     if not part.is_partial:
         return []
-    lines = [" ".join(text.split()) for text in first_of(part.differences, _MOST_DIFFERENCES)]
-    return [f"{_PARTIAL} `{part.status_name}`:", markup.preformatted(lines, _MOST_LINES, _LONGEST_DIFFERENCE)]
+    lines = [" ".join(text.split()) for text in first_of(part.differences, _MAX_DIFFERENCES)]
+    return [f"{_PARTIAL} `{part.status_name}`:", markup.preformatted(lines, _MAX_LINES, _LONGEST_DIFFERENCE)]

@@ -20,14 +20,14 @@ from toolbox.reports.forge.source_locations import RepositoryFiles
 
 log = logging.getLogger(__name__)
 
-_MOST_SHOWN: Final = 6
+_MAX_SHOWN: Final = 6
 
 T = TypeVar("T")
 
 
 def newest() -> list[Path]:
     """Return the newest runs in the directory of artifacts, the oldest of them first."""
-    return layout.runs(places.artifacts())[-slash.MOST_TESTS :]
+    return layout.runs(places.artifacts())[-slash.MAX_TESTS :]
 
 
 def read(directories: Sequence[Path]) -> list[RunState]:
@@ -38,8 +38,8 @@ def read(directories: Sequence[Path]) -> list[RunState]:
 
 def markdown(runs: Sequence[RunState]) -> str:
     """Return the reports of runs as Markdown; empty if there is no run."""
-    shown = sorted(runs, key=_has_passed)[:_MOST_SHOWN]
-    limit = comment_texts.MOST_DETAILS // max(1, len(shown))
+    shown = sorted(runs, key=_has_passed)[:_MAX_SHOWN]
+    limit = comment_texts.MAX_DETAILS // max(1, len(shown))
     texts = [_tried(run.run, partial(github.render, run, limit=limit)) for run in shown]
     more = [f"and {len(runs) - len(shown)} more runs: see the run of the workflow"] if len(runs) > len(shown) else []
     return "\n\n".join([*(text for text in texts if text is not None), *more])

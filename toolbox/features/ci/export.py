@@ -31,10 +31,10 @@ from toolbox.records.runs import run_reader
 from toolbox.records.runs.run_state import RunState, State
 from toolbox.reports.exports import export_index
 
-_MOST_FINDINGS: Final = 3  # so that the message has at most five lines
+_MAX_FINDINGS: Final = 3  # so that the message has at most five lines
 _INDEX: Final = "index.html"
-_MOST_INDEX: Final = 64 << 20
-_MOST_ROUNDS: Final = 20
+_MAX_INDEX: Final = 64 << 20
+_MAX_ROUNDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +152,12 @@ def _judge(findings: Sequence[Finding], allow: Sequence[AllowedFiles], source: P
 
 
 def _refusal(findings: Sequence[Finding], source: Path) -> str:
-    more = len(findings) - _MOST_FINDINGS
+    more = len(findings) - _MAX_FINDINGS
     rest = f", and {counted(more, 'further line')}" if more > 0 else ""
     return "\n  ".join(
         [
             f"nothing was exported: {source} has secrets in {counted(len(findings), 'line')}",
-            *(_line(str(finding)) for finding in findings[:_MOST_FINDINGS]),
+            *(_line(str(finding)) for finding in findings[:_MAX_FINDINGS]),
             f"remove them{rest}; list files with harmless texts of such a form in `ci.export.allow`",
         ]
     )
@@ -176,18 +176,18 @@ def _record(
         run=name,
         state=run.state,
         verdict=end.verdict if end else None,
-        presets=[_line(preset) for preset in run.presets[: manifest.MOST_LISTED]],
+        presets=[_line(preset) for preset in run.presets[: manifest.MAX_LISTED]],
         revision=_line(run.revision),
         started=run.started,
         seconds=max(0.0, run.seconds),
         is_complete=run.state is State.FINISHED,
-        withheld=[_line(file) for file in withheld[: manifest.MOST_LISTED]],
+        withheld=[_line(file) for file in withheld[: manifest.MAX_LISTED]],
         withheld_count=len(withheld),
-        allowed=list(allowed[: manifest.MOST_LISTED]),
+        allowed=list(allowed[: manifest.MAX_LISTED]),
         allowed_count=len(allowed),
         renamed=[
             RenamedFile(file=_line(file), original=_line(original))
-            for file, original in list(files.renamed.items())[: manifest.MOST_LISTED]
+            for file, original in list(files.renamed.items())[: manifest.MAX_LISTED]
         ],
         renamed_count=len(files.renamed),
         reports=[report for report in manifest.REPORTS if report in files.files],
@@ -214,7 +214,7 @@ def _delete_expired(storage: Storage, keep: float | None, *, besides: str) -> Se
 
 
 def _refuse_foreign_index(storage: Storage) -> None:
-    page = storage.read(_INDEX, _MOST_INDEX)
+    page = storage.read(_INDEX, _MAX_INDEX)
     if page is not None and export_index.MARKER.encode() not in page:
         raise UsageError(f"{storage.below(_INDEX)} is not a page of Topgallant: name another place for exports")
 
@@ -226,7 +226,7 @@ def _update_index(storage: Storage) -> Sequence[str]:
     that writes has seen the records of both.
     """
     runs = exported_runs.find(storage)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         storage.write(_INDEX, [export_index.render(list(runs.records.values())).encode()])
         later = exported_runs.find(storage)
         if later == runs:

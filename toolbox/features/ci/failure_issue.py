@@ -17,7 +17,7 @@ from toolbox.ground.model.errors import InfrastructureError
 
 LABEL: Final = "topgallant"
 _AUTHOR: Final = "github-actions[bot]"
-_MOST_ISSUES: Final = 100
+_MAX_ISSUES: Final = 100
 _LONGEST_BODY: Final = 1 << 16
 _MARKER = re.compile(r"<!-- topgallant-ci: (?P<name>\S+) failures=(?P<failures>\d{1,6}) -->\r?(?:\n|$)")
 _COLOR: Final = "b60205"
@@ -99,7 +99,7 @@ def _close(api: Api, run: WorkflowRun, issues: list[Mapping[str, Any]]) -> str:
 
 def _open_issues(api: Api, name: str) -> list[Mapping[str, Any]]:
     """Return the open issues of a workflow, the oldest first. There are several only if two runs ended together."""
-    answer = api.get("issues", labels=LABEL, state="open", creator=_AUTHOR, per_page=_MOST_ISSUES)
+    answer = api.get("issues", labels=LABEL, state="open", creator=_AUTHOR, per_page=_MAX_ISSUES)
     if not isinstance(answer, list):
         raise InfrastructureError("GitHub answered the request for issues with a value that is not a list")
     issues = [issue for issue in map(mapping, answer) if _is_of(issue, name)]

@@ -28,7 +28,7 @@ from toolbox.orchestration import request as run_requests
 from toolbox.orchestration.request import PreparedRun, RunRequest
 
 _RETEST: Final = "/retest repeats only what did not pass"
-_MOST_NAMES: Final = 3
+_MAX_NAMES: Final = 3
 # These fields of the matrix may differ, for example to add cells. The plans show their effect, cell by cell.
 _SHOWN_BY_CELLS: Final = frozenset({"axes", "zip", "include", "exclude", "skip", "quarantine"})
 # These fields of a cell do not decide whether it passes, or are compared in another way.
@@ -125,4 +125,4 @@ def _judged(cell: Cell) -> dict[str, Any]:
 
 
 def _first(names: Sequence[str]) -> str:
-    return ", ".join(first_of(names, _MOST_NAMES))
+    return ", ".join(first_of(names, _MAX_NAMES))

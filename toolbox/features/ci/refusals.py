@@ -11,10 +11,10 @@ from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.text import truncate
 
 LONGEST_LINE: Final = 300
-_MOST_LINES: Final = 5
+_MAX_LINES: Final = 5
 _LONGEST_NAME: Final = 60
-_MOST_CHARACTERS: Final = 3
-_MOST_NUMBERS: Final = 8
+_MAX_CHARACTERS: Final = 3
+_MAX_NUMBERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,7 +44,7 @@ def raise_for(faults: Iterable[Fault]) -> None:
         raise UsageError(f"the comment: {ordered[0]}")
     if ordered:
         texts = [" ".join(str(fault).split()) for fault in ordered]
-        most = _MOST_LINES - 1
+        most = _MAX_LINES - 1
         if len(texts) > most:
             texts[most - 1 :] = [_others(ordered[most - 1 :])]
         raise UsageError("\n  ".join([f"the comment has {len(ordered)} faults:", *texts]))
@@ -66,8 +66,8 @@ def short() -> Iterator[None]:
 def shortened(text: str) -> str:
     """Return a text as at most five lines, each with at most 300 printable characters."""
     lines = text.split("\n")
-    if len(lines) > _MOST_LINES:
-        lines[_MOST_LINES - 1 :] = [f"  and {len(lines) - _MOST_LINES + 1} more lines"]
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES - 1 :] = [f"  and {len(lines) - _MAX_LINES + 1} more lines"]
     return "\n".join(truncate(escaped(line), LONGEST_LINE) for line in lines)
 
 
@@ -80,7 +80,7 @@ def quoted(name: str) -> str:
     """Return a name from a comment between backticks. Characters that only look like ASCII are named."""
     shown = f"`{truncate(escaped(name), _LONGEST_NAME)}`"
     foreign = [f"U+{ord(each):04X}" for each in dict.fromkeys(name) if not each.isascii()]
-    return f"{shown} (which contains {', '.join(foreign[:_MOST_CHARACTERS])})" if foreign else shown
+    return f"{shown} (which contains {', '.join(foreign[:_MAX_CHARACTERS])})" if foreign else shown
 
 
 def _escape(character: str) -> str:
@@ -89,6 +89,6 @@ def _escape(character: str) -> str:
 
 def _others(faults: Sequence[Fault]) -> str:
     numbers = sorted({fault.line for fault in faults})
-    shown = ", ".join(map(str, numbers[:_MOST_NUMBERS]))
-    more = ", ..." * (len(numbers) > _MOST_NUMBERS)
+    shown = ", ".join(map(str, numbers[:_MAX_NUMBERS]))
+    more = ", ..." * (len(numbers) > _MAX_NUMBERS)
     return f"and {len(faults)} more, in {'line' if len(numbers) == 1 else 'lines'} {shown}{more}"

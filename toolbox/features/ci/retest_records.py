@@ -25,7 +25,7 @@ LONGEST: Final = 12_000
 _UNFINISHED: Final = "null"
 _TOO_LARGE: Final = '"too large"'
 _LINE = re.compile(r"<!-- topgallant-retest: (?P<json>.*) -->")
-_MOST_RUNS: Final = 20
+_MAX_RUNS: Final = 20
 # These characters could end the Markdown comment.
 _UNSAFE: Final = str.maketrans({character: f"\\u{ord(character):04x}" for character in "-<>&"})
 
@@ -44,7 +44,7 @@ class _Run(BaseModel):
     cells: list[_Cell] | None
 
 
-_RUNS: Final = TypeAdapter(Annotated[list[_Run], Field(max_length=_MOST_RUNS)])
+_RUNS: Final = TypeAdapter(Annotated[list[_Run], Field(max_length=_MAX_RUNS)])
 
 
 def line(runs: Sequence[EarlierRun] | None) -> str:

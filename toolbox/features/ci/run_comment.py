@@ -26,7 +26,7 @@ LONGEST: Final = 1 << 16  # characters of a comment
 _TRIES: Final = 3
 _FIRST_PAUSE: Final = 5.0  # seconds, in which the effect of a request without an answer becomes visible
 _LONGEST_PAUSE: Final = 30.0  # seconds
-_MOST_CANCELLED: Final = 20  # the newest runs
+_MAX_CANCELLED: Final = 20  # the newest runs
 _MARKER = re.compile(r"<!-- topgallant-run: (?P<name>[\w./-]{1,500}) -->\r?(?:\n|$)")
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ def cancel(forge: Forge, pull_requests: PullRequests, number: int, part: Workflo
         InfrastructureError: the forge refused a request.
     """
     ids = [run for run, _ in earlier(pull_requests, number, part)]
-    return [run for run in ids[-_MOST_CANCELLED:] if forge.cancel(run)]
+    return [run for run in ids[-_MAX_CANCELLED:] if forge.cancel(run)]
 
 
 def earlier(pull_requests: PullRequests, number: int, part: WorkflowRun) -> list[tuple[str, str]]:

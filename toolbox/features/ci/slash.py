@@ -44,9 +44,9 @@ COMMANDS: Final = ("test", "var", "skip", "only", "cells", "cluster", "quarantin
 _DESCRIBED: Final = frozenset({"var", "skip", "only", "cells", "cluster"})
 HELP: Final = (__doc__ or "").partition("\n\n")[2].partition("\n\nEach")[0]
 _LONGEST: Final = 1 << 16  # the largest number of characters in a comment
-_MOST_COMMANDS: Final = 200
-MOST_TESTS: Final = 20
-_MOST_PATTERNS: Final = 100  # of cells, in a test: each pattern is compared with each cell
+_MAX_COMMANDS: Final = 200
+MAX_TESTS: Final = 20
+_MAX_PATTERNS: Final = 100  # of cells, in a test: each pattern is compared with each cell
 _LONGEST_WORD: Final = 300
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z_][\w-]*)(?:(?:[^\S\n]*\n|[^\S\n]+)(?P<rest>.*))?", re.DOTALL)
 _FENCE = re.compile(r" {0,3}(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
@@ -167,8 +167,8 @@ def read(
     reader = _Reader(projects)
     reader.read_description(description)
     for count, line in enumerate(lines(text) if commands is None else commands, start=1):
-        if count > _MOST_COMMANDS:
-            raise UsageError(f"the comment has more than {_MOST_COMMANDS} commands: write several comments")
+        if count > _MAX_COMMANDS:
+            raise UsageError(f"the comment has more than {_MAX_COMMANDS} commands: write several comments")
         try:
             reader.read(line)
         except ValueError as error:
@@ -227,7 +227,7 @@ class _Reader:
     def read_description(self, text: str) -> None:
         """Read the commands of the description of a pull request. Their faults belong to no line of the comment."""
         self._current = self._described
-        for line in islice(lines(text), _MOST_COMMANDS):
+        for line in islice(lines(text), _MAX_COMMANDS):
             if line.name in _DESCRIBED:
                 try:
                     _refuse_hidden(line)
@@ -269,8 +269,8 @@ class _Reader:
 
     def _read_test(self, line: Line) -> None:
         self._current = _Details(lines={("test", ""): line.number})
-        if len(self._tests) == MOST_TESTS:
-            raise ValueError(f"a comment may have at most {MOST_TESTS} tests: write another comment")
+        if len(self._tests) == MAX_TESTS:
+            raise ValueError(f"a comment may have at most {MAX_TESTS} tests: write another comment")
         words = _words(line, "the name of a project")
         job = self._job(words)
         first = 1 if job is None else 2
@@ -305,8 +305,8 @@ class _Reader:
                 for path, value in values.items():
                     details.overrides.pop(path, None)  # the last value of a path is also applied last
                     details.overrides[path] = value
-                if len(details.overrides) > _MOST_COMMANDS:
-                    raise ValueError(f"/var: a test may have at most {_MOST_COMMANDS} overrides")
+                if len(details.overrides) > _MAX_COMMANDS:
+                    raise ValueError(f"/var: a test may have at most {_MAX_COMMANDS} overrides")
                 arguments = list(values)
             case "skip" | "only":
                 arguments = _words(line, "the names of phases")
@@ -445,8 +445,8 @@ def _quarantine(text: str) -> Quarantine:
 
 
 def _check_patterns(command: str, count: int) -> None:
-    if count > _MOST_PATTERNS:
-        raise ValueError(f"/{command}: a test may have at most {_MOST_PATTERNS} patterns")
+    if count > _MAX_PATTERNS:
+        raise ValueError(f"/{command}: a test may have at most {_MAX_PATTERNS} patterns")
 
 
 def _refuse_unsafe(text: str) -> None:

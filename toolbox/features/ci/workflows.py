@@ -22,7 +22,7 @@ import jinja2
 
 from toolbox.config.contracts.ci import (
     ENVIRONMENT_VARIABLE,
-    MOST_SHARDS,
+    MAX_SHARDS,
     OVERTIME_SECONDS,
     Contract,
     GitHub,
@@ -89,8 +89,8 @@ def render(
         UsageError: the block describes no workflow, names an unknown action, or has secret files without a directory;
             or there are too many shards.
     """
-    if shards is not None and shards > MOST_SHARDS:
-        raise UsageError(f"--shards={shards}: GitHub starts at most {MOST_SHARDS} jobs of a matrix")
+    if shards is not None and shards > MAX_SHARDS:
+        raise UsageError(f"--shards={shards}: GitHub starts at most {MAX_SHARDS} jobs of a matrix")
     if not _PROJECT.fullmatch(project):
         raise UsageError(f"`{project}` cannot be in the name of a workflow file: use letters, digits, `_`, `-` and `.`")
     if not block.workflows and block.reap is None:

@@ -29,13 +29,13 @@ from toolbox.records.runs.evidence_files import RecordFault, complete_lines, fir
 LONGEST_TEXT: Final = 200_000  # characters of a generated text, which some comparators compare in quadratic time
 LARGEST_FILE: Final = 1 << 30  # bytes
 LONGEST_LINE: Final = 1 << 25  # bytes
-MOST_ANSWERS: Final = 20_000
-_MOST_TOKENS: Final = 200_000
-_MOST_TOP: Final = 1000
-_MOST_BYTES: Final = 1000  # of a token
-_MOST_CALLS: Final = 1000
-_MOST_GENERATIONS: Final = 10_000
-_MOST_CHUNKS: Final = 200_000
+MAX_ANSWERS: Final = 20_000
+_MAX_TOKENS: Final = 200_000
+_MAX_TOP: Final = 1000
+_MAX_BYTES: Final = 1000  # of a token
+_MAX_CALLS: Final = 1000
+_MAX_GENERATIONS: Final = 10_000
+_MAX_CHUNKS: Final = 200_000
 _LONGEST_NAME: Final = 1000
 _LONGEST_MESSAGE: Final = 100_000
 
@@ -57,7 +57,7 @@ _LIMITS: Final[dict[Any, Any]] = {
     str | None: Text,
     int | None: Count,
     float | None: Annotated[float | Literal["NaN"], AfterValidator(float)],
-    tuple[int, ...] | None: _items(Count, _MOST_TOKENS),
+    tuple[int, ...] | None: _items(Count, _MAX_TOKENS),
 }
 
 
@@ -83,11 +83,11 @@ def _limited(kind: type, **limited: Any) -> GetPydanticSchema:
     return GetPydanticSchema(schema)
 
 
-_BYTES: Final = _items(Byte, _MOST_BYTES)
+_BYTES: Final = _items(Byte, _MAX_BYTES)
 _NO_TOP: Final = Annotated[Any, AfterValidator(lambda _: ())]
-_TOP: Final = _items(Annotated[Token, _limited(Token, bytes=_BYTES, top=_NO_TOP)], _MOST_TOP)
+_TOP: Final = _items(Annotated[Token, _limited(Token, bytes=_BYTES, top=_NO_TOP)], _MAX_TOP)
 _TOP_OR_NULL: Final = Annotated[_TOP | None, AfterValidator(lambda top: top or ())]
-_TOKENS: Final = _items(Annotated[Token, _limited(Token, bytes=_BYTES, top=_TOP_OR_NULL)], _MOST_TOKENS)
+_TOKENS: Final = _items(Annotated[Token, _limited(Token, bytes=_BYTES, top=_TOP_OR_NULL)], _MAX_TOKENS)
 ErrorRecord = Annotated[ServerError, _limited(ServerError, code=Word, message=Message, retry_after=Seconds)]
 GenerationRecord = Annotated[
     Generation,
@@ -99,8 +99,8 @@ GenerationRecord = Annotated[
         input_tokens=_TOKENS,
         error=ErrorRecord,
         role=Word,
-        tool_calls=_items(Annotated[ToolCall, _limited(ToolCall)], _MOST_CALLS),
-        offsets=_items(_items(Count, 2, 2), _MOST_TOKENS),
+        tool_calls=_items(Annotated[ToolCall, _limited(ToolCall)], _MAX_CALLS),
+        offsets=_items(_items(Count, 2, 2), _MAX_TOKENS),
     ),
     AfterValidator(lambda read: read if read.error is None else Generation(error=read.error)),
 ]
@@ -148,8 +148,8 @@ class AnswerRecord(_Record):
     error: ErrorRecord | None = None
     fault: Message | None = None
     response: Any = None
-    generations: Annotated[list[GenerationRecord], Field(max_length=_MOST_GENERATIONS)] = []
-    chunks: Annotated[list[ChunkRecord], Field(max_length=_MOST_CHUNKS)] | None = None
+    generations: Annotated[list[GenerationRecord], Field(max_length=_MAX_GENERATIONS)] = []
+    chunks: Annotated[list[ChunkRecord], Field(max_length=_MAX_CHUNKS)] | None = None
     chunks_left_out: Count = 0
     refusals: Count = 0
 
@@ -160,7 +160,7 @@ def read(directory: Path, file: str) -> Iterator[AnswerRecord | RecordFault]:
     Raises:
         RecordFault: the file is missing, empty or too large.
     """
-    limits = {"largest": LARGEST_FILE, "longest": LONGEST_LINE, "most": MOST_ANSWERS}
+    limits = {"largest": LARGEST_FILE, "longest": LONGEST_LINE, "most": MAX_ANSWERS}
     for number, line in complete_lines(directory, file, **limits, nothing="no case was answered"):
         yield _record(line, file, number)
 

@@ -59,10 +59,10 @@ log = logging.getLogger(__name__)
 
 Protocol = Literal["fmaas", "tokenize", "completions", "chat", "model_info", "models"]
 LARGEST: Final = 1 << 22  # bytes of a case file
-MOST_CASES: Final = 5000
+MAX_CASES: Final = 5000
 RETRIES: Final = 2
-_MOST_RETRIES: Final = 10
-_MOST_VALUES: Final = 500_000
+_MAX_RETRIES: Final = 10
+_MAX_VALUES: Final = 500_000
 _LONGEST_NAME: Final = 250
 _FIELD: Final = "cases"  # of the document whose list a case file is
 _PROTOCOLS: Final[Mapping[type[BaseModel], Protocol]] = {
@@ -157,7 +157,7 @@ class _Entry(BaseModel):
     single_shard_only: bool = False
     skip_check: bool = False
     stream: bool | None = None
-    retries: Annotated[int, Field(ge=0, le=_MOST_RETRIES)] | None = None
+    retries: Annotated[int, Field(ge=0, le=_MAX_RETRIES)] | None = None
     compare: Comparators | None = None
 
     @model_validator(mode="after")
@@ -181,7 +181,7 @@ class _Entry(BaseModel):
         return self
 
 
-class _Entries(RootModel[Annotated[list[_Entry], Field(max_length=MOST_CASES)]]):
+class _Entries(RootModel[Annotated[list[_Entry], Field(max_length=MAX_CASES)]]):
     """The cases of a file."""
 
 
@@ -234,7 +234,7 @@ def load(file: Path, *, shown: str = "") -> list[Case]:
 
 def parse(text: str, *, source: str, suite: str) -> list[Case]:
     """Return the cases in the text of a file. Raise the same errors as `load`."""
-    parsed = document.parse_list(text, source=source, field=_FIELD, most_values=_MOST_VALUES)
+    parsed = document.parse_list(text, source=source, field=_FIELD, most_values=_MAX_VALUES)
     for line in parsed.ambiguous_lines():
         log.warning("%s", line, extra=document.ONCE)
     written = parsed.root[_FIELD]

@@ -21,7 +21,7 @@ from toolbox.ground.system import environ, extras, filesystem, redaction
 from toolbox.records.runs.evidence_files import RecordFault
 from toolbox.records.runs.layout import AttemptDirectory
 
-_MOST_NAMED: Final = 20  # cases in a message
+_MAX_NAMED: Final = 20  # cases in a message
 
 
 def record(
@@ -111,13 +111,13 @@ def _size_faults(recorded: Recorded, output: Path) -> list[str]:
 def _error(faults: Sequence[str], cases: int, end: WorkerEnd, output: Path) -> ToolboxError:
     lines = [truncate(" ".join(printable(fault).split()), 300) for fault in faults]
     heading = f"{counted(len(faults), 'fault')} in the answers to {counted(cases, 'case')}: {output} was not written"
-    message = "\n  ".join([heading, *first_of(lines, _MOST_NAMED)])
+    message = "\n  ".join([heading, *first_of(lines, _MAX_NAMED)])
     return UsageError(message) if end.status == worker_results.INVALID_SETTINGS else StepError(message)
 
 
 def _report(recorded: Recorded, output: Path) -> list[str]:
     count = counted(len(recorded.entries), "case")
-    lines = [*first_of(recorded.errors, _MOST_NAMED), *first_of(recorded.remarks, _MOST_NAMED)]
+    lines = [*first_of(recorded.errors, _MAX_NAMED), *first_of(recorded.remarks, _MAX_NAMED)]
     return [
         printable(f"{count} recorded in {output}, {len(recorded.errors)} of them with an error"),
         *(f"  {truncate(' '.join(printable(line).split()), 300)}" for line in lines),

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 TEMPLATE: Final = Path(__file__).parent / "templates/load.html"
 STYLE: Final = Path(__file__).parent / "assets/load.css"
-MOST_CELLS: Final = 20
-_MOST_ROWS: Final = 60  # steps of a cell in the table
+MAX_CELLS: Final = 20
+_MAX_ROWS: Final = 60  # steps of a cell in the table
 _LARGEST: Final = 1e9  # a larger number is not drawn
 _SMALLEST: Final = 1e-9  # a smaller number is drawn as 0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 34, 234, 8, 138  # the edges of the area of the lines
 PANEL: Final = {"width": 240, "height": 172, "left": _LEFT, "right": _RIGHT, "top": _TOP, "bottom": _BOTTOM}
 """The size of a panel, in units of the SVG."""
-_MOST_MARKS: Final = 40  # with more points, a line has no marks
+_MAX_MARKS: Final = 40  # with more points, a line has no marks
 _TICKS: Final = 4
 _LOG_FROM: Final = 20  # the ratio of the largest to the smallest number from which an axis is logarithmic
 _FAR: Final = 3  # an objective that is further above the numbers is not drawn
@@ -171,7 +171,7 @@ def make(cells: Sequence[PageCell], root: Path, withheld: Collection[str] = ()) 
     from toolbox.features.inference import load_results  # slow to import
 
     charts = []
-    for cell, path in loaded[:MOST_CELLS]:
+    for cell, path in loaded[:MAX_CELLS]:
         try:
             results = load_results.read(path.parent, path.name)
         except ValueError:  # the check `load` shows why
@@ -180,7 +180,7 @@ def make(cells: Sequence[PageCell], root: Path, withheld: Collection[str] = ()) 
             names = (step.name for step in results.steps)
             metrics = {load_results.metric_name(name, figure) for name in names for figure in load_results.STORED}
             charts.append(_chart(cell, results, metrics))
-    return charts, max(0, len(loaded) - MOST_CELLS)
+    return charts, max(0, len(loaded) - MAX_CELLS)
 
 
 def _file(cell: PageCell, root: Path, withheld: Collection[str]) -> Path | None:
@@ -202,7 +202,7 @@ def _chart(cell: PageCell, results: LoadResults, metrics: Collection[str]) -> Lo
         drawn = sorted((pair for pair in steps if _fits(pair[0])), key=lambda pair: pair[0])
         if len(drawn) > 1:
             groups.append(_Group(f"{cell.anchor}-{key}", axis, drawn, results, omitted).group())
-    rows = [_row(step) for step in results.steps[:_MOST_ROWS]]
+    rows = [_row(step) for step in results.steps[:_MAX_ROWS]]
     return LoadChart(cell, groups, omitted.remarks(), rows, len(results.steps) - len(rows), metrics)
 
 
@@ -332,7 +332,7 @@ class _Group:
                 )
         texts = [" ".join(f"{mark.x:g},{mark.y:g}" for mark in part) for part in marks]
         shown = list(itertools.chain.from_iterable(marks))
-        return Line(kind, texts, shown if len(shown) <= _MOST_MARKS else ())
+        return Line(kind, texts, shown if len(shown) <= _MAX_MARKS else ())
 
     def _description(
         self,

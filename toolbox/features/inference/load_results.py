@@ -28,8 +28,8 @@ _OF_TIME: Final = ("mean", "max", "p50", "p90", "p95", "p99")
 LONGEST_CLIENT_DELAY: Final = 0.05
 """If requests were sent more seconds later than planned, the worker was overloaded."""
 _LARGEST: Final = 1 << 22  # bytes
-_MOST_STEPS: Final = 500
-_MOST_MESSAGES: Final = 100
+_MAX_STEPS: Final = 500
+_MAX_MESSAGES: Final = 100
 _LONGEST_NAME: Final = 100
 _LONGEST_MESSAGE: Final = 10_000
 
@@ -122,7 +122,7 @@ class StepResult(_Record):
     seconds: Number
     requests: Count
     errors: Count
-    error_messages: Annotated[list[ErrorMessage], Field(max_length=_MOST_MESSAGES)] = []
+    error_messages: Annotated[list[ErrorMessage], Field(max_length=_MAX_MESSAGES)] = []
     refused: Count = 0
     resent: Count = 0
     offered_rate: Number
@@ -208,7 +208,7 @@ class LoadResults(_Record):
     """The content of `load.json`."""
 
     objectives: Objectives = Objectives()
-    steps: Annotated[list[StepResult], Field(max_length=_MOST_STEPS)]
+    steps: Annotated[list[StepResult], Field(max_length=_MAX_STEPS)]
 
     @field_validator("steps")
     @classmethod

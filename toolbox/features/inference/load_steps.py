@@ -13,7 +13,7 @@ from toolbox.features.inference.load_results import STORED
 from toolbox.ground.model.nearest import did_you_mean
 from toolbox.ground.model.quantities import AnySeconds, Duration, Range
 
-_MOST_STEPS: Final = 50  # of a kind
+_MAX_STEPS: Final = 50  # of a kind
 _HIGHEST_RATE: Final = 10_000
 _LONGEST_SECONDS: Final = 1_000_000
 _HIGHEST_CONCURRENCY: Final = 1000
@@ -63,8 +63,8 @@ class Load(_Strict):
     """
 
     cases: list[Annotated[str, Field(min_length=1)]] | None = Field(default=None, min_length=1)
-    rates: list[Rate] = Field(default=[], max_length=_MOST_STEPS)
-    concurrencies: list[Concurrency] = Field(default=[], max_length=_MOST_STEPS)
+    rates: list[Rate] = Field(default=[], max_length=_MAX_STEPS)
+    concurrencies: list[Concurrency] = Field(default=[], max_length=_MAX_STEPS)
     seconds: Seconds = 60
     warm_up: AnySeconds = Field(default=10, ge=0, allow_inf_nan=False)
     arrivals: Literal["poisson", "constant"] = "poisson"

@@ -12,7 +12,7 @@ from rich.text import Text
 from toolbox.features.inference.load_results import LONGEST_CLIENT_DELAY, LoadResults, StepResult, Times
 from toolbox.ground.model.text import counted, first_of
 
-_MOST_MESSAGES: Final = 3  # errors of a step
+_MAX_MESSAGES: Final = 3  # errors of a step
 _TIMES: Final = ("first\ntoken, ms", "between\ntokens, ms", "end to\nend, ms")
 _WIDE: Final = 100  # columns of a terminal
 _HUNDREDS: Final = 100
@@ -70,4 +70,4 @@ def _remarks(steps: Sequence[StepResult]) -> Iterator[str]:
         if step.errors:
             messages = sorted(step.error_messages, key=lambda each: -each.requests)
             yield f"{step.name}: {counted(step.errors, 'error')}"
-            yield from (f"  {text}" for text in first_of([str(each) for each in messages], _MOST_MESSAGES))
+            yield from (f"  {text}" for text in first_of([str(each) for each in messages], _MAX_MESSAGES))

@@ -27,7 +27,7 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.ground.system import environ, filesystem, places, processes
 from toolbox.records.runs.layout import AttemptDirectory
 
-_MOST_READY_SECONDS: Final = 10
+_MAX_READY_SECONDS: Final = 10
 _LONGEST_LINE: Final = 300
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAM: Final = (sys.executable, "-P", "-m", inference_client.__name__)
@@ -101,7 +101,7 @@ class RunningServer(FlagGroup):
             "model": self.model,
             "api_key_variable": self.api_key_variable,
             "ca_file": str(environ.expanded(self.ca_file).absolute()) if self.ca_file is not None else None,
-            "ready": {"timeout": min(timeout, _MOST_READY_SECONDS)},
+            "ready": {"timeout": min(timeout, _MAX_READY_SECONDS)},
         }
 
 

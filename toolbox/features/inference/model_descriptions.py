@@ -19,7 +19,7 @@ from toolbox.ground.model.text import first_of, without_kind
 DESCRIPTIONS: Final = ("model_info", "models")
 _MODELS: Final = "data"  # the field with the list of models
 _CHANGING: Final = ("created",)  # the time at which a server was started
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 _MISSING: Final = object()  # stands for a field that the server does not send; null is another value
 
 
@@ -117,7 +117,7 @@ def _of_models(expected: list[dict[str, Any]], actual: list[dict[str, Any]]) -> 
     for model in expected:
         name = model["id"]
         if name not in by_name:
-            others = ", ".join(first_of([quoted(other) for other in by_name], _MOST_NAMED)) or "no model"
+            others = ", ".join(first_of([quoted(other) for other in by_name], _MAX_NAMED)) or "no model"
             yield Mismatch(f"the server does not list the model {quoted(name)}, but {others}")
             continue
         for field, value in model.items():

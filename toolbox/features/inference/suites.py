@@ -33,7 +33,7 @@ SPOKEN: Final[Mapping[Protocol, ServerProtocol]] = {
     "model_info": "fmaas",
     "models": "openai",
 }
-_MOST_REASONS: Final = 3
+_MAX_REASONS: Final = 3
 _ERROR: Final = "error"
 _EXACT_NAME: Final = "exact"
 _EXACT: Final = ({COMPARATORS.key: _EXACT_NAME},)
@@ -190,7 +190,7 @@ def describe_load(
 
 def skip_reasons(expectations: Mapping[str, Any]) -> str:
     """Return the most frequent reasons why cases are not sent: `2 cases: the case expects an error`."""
-    reasons = Counter(each["reason"] for each in expectations["skipped"]).most_common(_MOST_REASONS)
+    reasons = Counter(each["reason"] for each in expectations["skipped"]).most_common(_MAX_REASONS)
     return "; ".join(f"{counted(count, 'case')}: {reason}" for reason, count in reasons)
 
 

@@ -32,7 +32,7 @@ from toolbox.ground.kit.server_answers import Generation, Token, ToolCall
 from toolbox.ground.model import model_answers
 from toolbox.ground.model.text import abbreviated
 
-MOST_REQUESTS: Final = 1000  # in a batch
+MAX_REQUESTS: Final = 1000  # in a batch
 
 
 def _digits(value: object) -> object:
@@ -148,7 +148,7 @@ class Text(Message):
     text: str = ""
 
 
-Texts = Annotated[list[Text], Field(max_length=MOST_REQUESTS)]
+Texts = Annotated[list[Text], Field(max_length=MAX_REQUESTS)]
 
 
 class Generate(Message):

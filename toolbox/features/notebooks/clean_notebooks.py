@@ -27,8 +27,8 @@ from toolbox.ground.system import extras
 
 _EXECUTION: Final = ("papermill", "widgets")  # metadata that an execution adds to a notebook
 _CELL_EXECUTION: Final = ("execution", "ExecuteTime", "papermill")
-_MOST_SEARCHED: Final = 1 << 24  # characters of the outputs of a cell
-_MOST_SCHEMA_FAULTS: Final = 3
+_MAX_SEARCHED: Final = 1 << 24  # characters of the outputs of a cell
+_MAX_SCHEMA_FAULTS: Final = 3
 # nbconvert does not change the minor version.
 _CONVERSION: Final = (
     "convert it with `python3 -c 'import nbformat as n, sys; f = sys.argv[1]; "
@@ -87,7 +87,7 @@ def _format_faults(notebook: NotebookContent) -> Iterator[CleanFault]:
     from nbformat import validator
 
     errors = validator.iter_validate(notebook.content, None, major, minor)
-    for error in itertools.islice(errors, _MOST_SCHEMA_FAULTS):
+    for error in itertools.islice(errors, _MAX_SCHEMA_FAULTS):
         at = truncate(clean(".".join(map(str, error.absolute_path)))) or "the notebook"
         yield CleanFault(f"{' '.join(at.split())} is not valid in the format {major}.{minor}")
     seen: set[str] = set()
@@ -112,9 +112,9 @@ def _secret_faults(cell: NotebookCell) -> Iterator[CleanFault]:
     outputs = cell.content.get("outputs")
     for number, output in enumerate(outputs if isinstance(outputs, list) else (), start=1):
         text = _as_text(_without_binary(output))
-        if len(text) > _MOST_SEARCHED:
+        if len(text) > _MAX_SEARCHED:
             yield CleanFault(f"output {number} is too long to be searched for secrets", str(cell))
-        kinds = dict.fromkeys(kind for _, kind in secret_formats.find(text[:_MOST_SEARCHED]))
+        kinds = dict.fromkeys(kind for _, kind in secret_formats.find(text[:_MAX_SEARCHED]))
         yield from (CleanFault(f"output {number} contains {kind}", str(cell)) for kind in kinds)
     metadata = cell.content.get("metadata")
     for kind in dict.fromkeys(kind for _, kind in secret_formats.find(_as_text(metadata))):

@@ -28,7 +28,7 @@ from toolbox.ground.model.text import first_of, truncate
 RUNTIMES: Final = "runtimes"
 MACHINES: Final = "machines"
 BLOCK: Final = "notebooks"
-_MOST_NAMED: Final = 4  # notebooks with the same name
+_MAX_NAMED: Final = 4  # notebooks with the same name
 _WITHOUT_CONTAINERS: Final = ("local", "ssh", "tpu_vm")
 
 
@@ -102,7 +102,7 @@ class _Blocks:
             except ValueError as error:
                 faults.append(self._fault((RUNTIMES, name, "notebooks", index, "cell_metrics"), str(error)))
         if repeated := runtime_files.repeated_name(files):
-            same = ", ".join(first_of([self._shown(file) for file in repeated], _MOST_NAMED))
+            same = ", ".join(first_of([self._shown(file) for file in repeated], _MAX_NAMED))
             text = f"several notebooks have the name {repeated[0].name}: {same}: give them a `name` of their own"
             faults.append(self._fault((RUNTIMES, name, "notebooks"), text))
         checks: Mapping[str, Path] = {}

@@ -22,7 +22,7 @@ from toolbox.reports import _links
 from toolbox.reports._web_page import Mark
 from toolbox.reports.page import case_tables
 
-_MOST_NOTEBOOKS: Final = 100  # of a cell
+_MAX_NOTEBOOKS: Final = 100  # of a cell
 _LARGEST_RESULTS: Final = 32 * 2**20  # bytes; the check `notebooks` also reads larger files
 _SUFFIX: Final = ".ipynb"
 _UNKNOWN: Final = Mark("lost", "?", "without a result")
@@ -90,7 +90,7 @@ def of_step(root: Path, step: StepState, withheld: frozenset[str]) -> list[Execu
     names = sorted(_names(directory), key=lambda name: (order.get(name, len(order)), name))
     return [
         ExecutedNotebook(step, name.removesuffix(_SUFFIX), (*folder, name), results.get(name))
-        for name in names[:_MOST_NOTEBOOKS]
+        for name in names[:_MAX_NOTEBOOKS]
         if "/".join((*folder, name)) not in withheld and redaction.current()(name) == name
     ]
 

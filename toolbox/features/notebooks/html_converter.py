@@ -24,10 +24,10 @@ from typing import Any, Final
 from toolbox.features.notebooks import html_fragments, notebook_extracts
 from toolbox.features.notebooks.worker import nbformat_import
 
-MOST_SECONDS: Final = 30  # of CPU for each notebook; a typical notebook takes 0.1 s
-MOST_MEMORY: Final = 2**31  # bytes of address space for each notebook
+MAX_SECONDS: Final = 30  # of CPU for each notebook; a typical notebook takes 0.1 s
+MAX_MEMORY: Final = 2**31  # bytes of address space for each notebook
 LARGEST_PAGE: Final = 32 * 2**20  # bytes of HTML
-_MOST_PROCESSES: Final = 4
+_MAX_PROCESSES: Final = 4
 _FAILED: Final = 1  # the exit status of a child process that could not write its result
 
 Converter = Callable[[dict[str, Any]], str]
@@ -39,7 +39,7 @@ def main() -> None:
     convert = _converter()
     running: dict[int, int] = {}
     for number, (source, target) in enumerate(jobs):
-        if len(running) >= min(_MOST_PROCESSES, os.cpu_count() or 1):
+        if len(running) >= min(_MAX_PROCESSES, os.cpu_count() or 1):
             _finish_one(running, jobs)
         if (process := os.fork()) == 0:
             _work(convert, Path(source), Path(target))
@@ -74,7 +74,7 @@ def _finish_one(running: dict[int, int], jobs: list[tuple[str, str]]) -> None:
     number = running.pop(process)
     if status != 0:
         over = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
-        reason = f"the conversion took more than {MOST_SECONDS} s of CPU time" if over else "the conversion was killed"
+        reason = f"the conversion took more than {MAX_SECONDS} s of CPU time" if over else "the conversion was killed"
         _write(Path(jobs[number][1]), {"fault": reason})
     print(number, flush=True)  # noqa: T201  # the caller reads the numbers
 
@@ -83,8 +83,8 @@ def _work(convert: Converter, source: Path, target: Path) -> None:
     """Convert a notebook in a child process, and end the process."""
     try:
         signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS + 5))
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS + 5))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_FSIZE, (2 * LARGEST_PAGE, 2 * LARGEST_PAGE))
         _write(target, _result(convert, source))
         os._exit(0)
@@ -99,7 +99,7 @@ def _result(convert: Converter, source: Path) -> dict[str, Any]:
     except notebook_extracts.ExtractFault as error:
         return {"fault": str(error)}
     except MemoryError:
-        return {"fault": f"the conversion needs more than {MOST_MEMORY >> 20} MiB of memory"}
+        return {"fault": f"the conversion needs more than {MAX_MEMORY >> 20} MiB of memory"}
     except Exception as error:  # noqa: BLE001  # nbconvert, Markdown and Pygments may fail for any text
         return {"fault": f"the conversion failed with {type(error).__name__}"}
     if len(html.encode(errors="replace")) > LARGEST_PAGE:

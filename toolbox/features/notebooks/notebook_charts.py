@@ -29,10 +29,10 @@ TEMPLATE: Final = Path(__file__).parent / "templates/notebook_panels.html"
 STYLE: Final = Path(__file__).parent / "assets/notebook_panels.css"
 WIDTH: Final = 1000
 HEIGHT: Final = 100  # width and height of a lane, in units of its SVG
-_MOST_CHARTS: Final = 100  # of a page
-_MOST_BARS: Final = 400  # cells of a notebook
-_MOST_ROWS: Final = 50  # cells of a notebook in its table
-_MOST_NOTEBOOKS: Final = 100  # of a cell
+_MAX_CHARTS: Final = 100  # of a page
+_MAX_BARS: Final = 400  # cells of a notebook
+_MAX_ROWS: Final = 50  # cells of a notebook in its table
+_MAX_NOTEBOOKS: Final = 100  # of a cell
 _SLACK: Final = 0.5  # seconds: samples outside of the cells by at most this time are drawn at the edge
 _SHORTEST: Final = 0.001  # seconds
 
@@ -127,7 +127,7 @@ class NotebookPanels:
     """
 
     summary: RunState
-    charts: int = _MOST_CHARTS
+    charts: int = _MAX_CHARTS
     rows: RowBudget = field(default_factory=RowBudget)
     _withheld: frozenset[str] = field(init=False)
 
@@ -147,7 +147,7 @@ class NotebookPanels:
         results.sort(key=lambda result: not executed_notebooks.mark(result).is_bad)
         panels = [self._panel(step, result, by_name.pop(_executed(result), None)) for result in results]
         panels += [self._panel(step, None, each) for each in by_name.values()]
-        return panels[:_MOST_NOTEBOOKS]
+        return panels[:_MAX_NOTEBOOKS]
 
     def _panel(self, step: StepState, result: TestResult | None, file: ExecutedNotebook | None) -> NotebookPanel:
         root = self.summary.directory
@@ -204,10 +204,10 @@ def _span(result: TestResult, cells: Sequence[CellRecord]) -> tuple[float, float
 def _make(cells: Sequence[CellRecord], series: Mapping[str, Series], begin: float, seconds: float) -> Chart | None:
     lanes = list(_lanes(series, begin, seconds))
     timed = [cell for cell in cells if cell.started is not None and cell.seconds is not None]
-    bars = [bar for cell in _most_important(timed, _MOST_BARS) if (bar := _bar(cell, begin, seconds)) is not None]
+    bars = [bar for cell in _most_important(timed, _MAX_BARS) if (bar := _bar(cell, begin, seconds)) is not None]
     if not lanes and not bars:
         return None
-    rows = _most_important(timed, _MOST_ROWS)
+    rows = _most_important(timed, _MAX_ROWS)
     words = [f"{lane.title}: {', '.join(' '.join(each) for each in lane.highest)}" for lane in lanes]
     failed = [f"cell {cell.number} failed" for cell in cells if _is_bad(cell)]
     return Chart(
@@ -245,7 +245,7 @@ def _lanes(series: Mapping[str, Series], begin: float, seconds: float) -> list[L
         line_of_memory = line("first", "memory_bytes", max(memory.highest, 1.0))
         lanes.append(Lane("Memory", [("", _size(memory))], [line_of_memory]))
     indexes = sorted({int(name[3 : name.index("_")]) for name in series if name.startswith("gpu")})
-    for index in indexes[: usage_samples.MOST_GPUS]:
+    for index in indexes[: usage_samples.MAX_GPUS]:
         highest, lines = [], []
         if (busy := series.get(f"gpu{index}_percent")) is not None:
             highest.append(("busy", _percent(busy)))

@@ -16,8 +16,8 @@ from typing import Any, Final
 from toolbox.features.notebooks import html_fragments
 
 LARGEST_NOTEBOOK: Final = 64 * 2**20  # bytes
-MOST_CELLS: Final = 2000
-_MOST_OUTPUTS: Final = 500  # of a cell
+MAX_CELLS: Final = 2000
+_MAX_OUTPUTS: Final = 500  # of a cell
 _LONGEST_TEXT: Final = 100_000  # characters of a source, of a text, or of an HTML output
 _LONGEST_IMAGE: Final = 5 * 2**20  # characters of the base64 text of an image
 _LONGEST_PAGE: Final = 12 * 2**20  # characters of all sources and outputs
@@ -81,9 +81,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[str]]:
         raise ExtractFault("the file is not a notebook in format 4")
     cells = document["cells"]
     extract = _Extract()
-    shown = [_cell(cell, extract) for cell in cells[:MOST_CELLS] if isinstance(cell, dict)]
-    if len(cells) > MOST_CELLS:
-        extract.notes.append(f"The last {len(cells) - MOST_CELLS} cells are not shown here.")
+    shown = [_cell(cell, extract) for cell in cells[:MAX_CELLS] if isinstance(cell, dict)]
+    if len(cells) > MAX_CELLS:
+        extract.notes.append(f"The last {len(cells) - MAX_CELLS} cells are not shown here.")
     if extract.shortened:
         extract.notes.append(f"{extract.shortened} sources or outputs are too long to be shown completely.")
     return {
@@ -122,9 +122,9 @@ def _cell(cell: Mapping[str, Any], extract: _Extract) -> dict[str, Any]:
         return {"cell_type": "raw", "metadata": {}, "source": source}
     outputs = cell.get("outputs")
     found = outputs if isinstance(outputs, list) else []
-    if len(found) > _MOST_OUTPUTS:
-        extract.notes.append(f"A cell has {len(found)} outputs: only the first {_MOST_OUTPUTS} are shown here.")
-    shown = [_output(output, extract) for output in found[:_MOST_OUTPUTS] if isinstance(output, dict)]
+    if len(found) > _MAX_OUTPUTS:
+        extract.notes.append(f"A cell has {len(found)} outputs: only the first {_MAX_OUTPUTS} are shown here.")
+    shown = [_output(output, extract) for output in found[:_MAX_OUTPUTS] if isinstance(output, dict)]
     return {
         "cell_type": "code",
         "metadata": {},

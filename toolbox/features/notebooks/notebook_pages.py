@@ -37,8 +37,8 @@ _PROGRAM: Final = (sys.executable, "-P", "-m", "toolbox.features.notebooks.html_
 _VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")  # the converter gets no other variables of this process
 _LIBRARIES: Final = ("nbconvert", "nh3")
 _MANY: Final = 50  # with so many notebooks, a line tells the user about the conversion
-MOST_NOTEBOOKS: Final = 1000  # of a run
-MOST_SECONDS: Final = 300  # for all notebooks of a run
+MAX_NOTEBOOKS: Final = 1000  # of a run
+MAX_SECONDS: Final = 300  # for all notebooks of a run
 
 
 def of_run(summary: RunState) -> list[ExecutedNotebook]:
@@ -46,7 +46,7 @@ def of_run(summary: RunState) -> list[ExecutedNotebook]:
     cells = sorted(summary.cells, key=lambda cell: not cell.has_failed)
     withheld = frozenset(summary.secrets_left)
     found = [each for cell in cells for each in executed_notebooks.of_step(summary.directory, cell, withheld)]
-    return found[:MOST_NOTEBOOKS]
+    return found[:MAX_NOTEBOOKS]
 
 
 def make_missing(summary: RunState) -> None:
@@ -62,7 +62,7 @@ def make_missing(summary: RunState) -> None:
     if len(outdated) > _MANY:
         log.info("converting %d executed notebooks to HTML", len(outdated))
     try:
-        with cancellation.limited(MOST_SECONDS):
+        with cancellation.limited(MAX_SECONDS):
             _convert(summary, outdated)
     except Exception as error:  # noqa: BLE001  # a fault of the pages must not prevent the report
         log.warning("not all executed notebooks could be converted to HTML: %s", describe(error))

@@ -25,8 +25,8 @@ from toolbox.records.runs.run_state import RunState
 from toolbox.reports import _links
 
 log = logging.getLogger(__name__)
-MOST_SECONDS: Final = 60  # for each notebook
-MOST_SECONDS_OF_RUN: Final = 900
+MAX_SECONDS: Final = 60  # for each notebook
+MAX_SECONDS_OF_RUN: Final = 900
 LARGEST: Final = 64 * 2**20  # bytes of a PDF file
 _PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 # Chromium makes no requests of its own, and can resolve no host. The policy of the page forbids scripts. Scripts are
@@ -49,7 +49,7 @@ def make_missing(summary: RunState) -> None:
         log.warning("executed notebooks are not converted to PDF, because none of %s is on the PATH", names)
         return
     try:
-        with cancellation.limited(MOST_SECONDS_OF_RUN):
+        with cancellation.limited(MAX_SECONDS_OF_RUN):
             for notebook in outdated:
                 _print(program, summary.directory, notebook)
     except TimeoutError as error:
@@ -89,7 +89,7 @@ def _print(program: str, root: Path, notebook: ExecutedNotebook) -> None:
         # root, for example in a container, cannot use the sandbox of Chromium.
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         try:
-            with cancellation.limited(MOST_SECONDS):
+            with cancellation.limited(MAX_SECONDS):
                 processes.run(
                     [program, *_FLAGS, *sandbox, *arguments],
                     env=_environment(root, folder),

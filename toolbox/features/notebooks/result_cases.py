@@ -15,7 +15,7 @@ from toolbox.ground.model.text import truncate, without_middle
 from toolbox.ground.model.verdicts import Cause
 
 _LONGEST_MESSAGE: Final = 280
-_MOST_SOURCE_LINES: Final = 20
+_MAX_SOURCE_LINES: Final = 20
 _LONGEST_SOURCE: Final = 800
 _LONGEST_TRACEBACK: Final = 2600  # so that the whole text stays below the 4000 characters of junit_files
 _LONGEST_VALUE: Final = 1000  # of `expected` and of `found` of a check
@@ -105,7 +105,7 @@ def _text(result: TestResult) -> str:
 
 def _cell_text(failed: FailedCell, *, has_diff: bool) -> list[str]:
     """Return the source of a cell, its exception, and the end of its traceback, or the beginning of a diff."""
-    source = "\n".join(without_middle(clean(failed.source).strip("\n").splitlines(), _MOST_SOURCE_LINES))
+    source = "\n".join(without_middle(clean(failed.source).strip("\n").splitlines(), _MAX_SOURCE_LINES))
     exception, traceback = clean(failed.exception).strip(), clean(failed.traceback).strip("\n")
     blocks = [f"{_cell_name(failed)}:", _limited(source, _LONGEST_SOURCE)] if source else []
     if exception:

@@ -28,8 +28,8 @@ RESULTS_FILE: Final = f"files/{notebook_results.RESULTS}"
 REPORT_FILE: Final = f"files/{notebook_results.REPORT}"
 LARGEST_FILE: Final = 1 << 26  # bytes
 LONGEST_LINE: Final = 1 << 23  # bytes
-MOST_RESULTS: Final = 10_000
-MOST_FAULTS: Final = 100  # after this number of lines that are not results, the rest of the file is not read
+MAX_RESULTS: Final = 10_000
+MAX_FAULTS: Final = 100  # after this number of lines that are not results, the rest of the file is not read
 _LARGEST_REPORT: Final = 1 << 20  # bytes
 _WORDS: Final = {TestOutcome.PASSED: "passed", TestOutcome.SKIPPED: "was skipped"}
 _RESULT: Final = TypeAdapter(TestResult)
@@ -46,13 +46,13 @@ def read(directory: Path, file: str = RESULTS_FILE) -> Iterator[TestResult | Rec
         RecordFault: the file is missing, empty or too large, or has too many lines that are not results.
     """
     faults = 0
-    limits = {"largest": LARGEST_FILE, "longest": LONGEST_LINE, "most": MOST_RESULTS}
+    limits = {"largest": LARGEST_FILE, "longest": LONGEST_LINE, "most": MAX_RESULTS}
     for number, line in complete_lines(directory, file, **limits, nothing="no test has ended"):
         result = _parsed(line, file, number)
         faults += isinstance(result, RecordFault)
         yield result
-        if faults == MOST_FAULTS:
-            raise RecordFault(f"{file} has {MOST_FAULTS} lines that are not results: the rest is not read", number)
+        if faults == MAX_FAULTS:
+            raise RecordFault(f"{file} has {MAX_FAULTS} lines that are not results: the rest is not read", number)
 
 
 def read_report(directory: Path, file: str = REPORT_FILE) -> WorkerReport:

@@ -30,10 +30,10 @@ CHECKS: Final = ("projects", "notebooks", "checks")
 """The folder of the checks, in the workspace and in Topgallant."""
 _ENDINGS: Final = (".py", ".sh")
 _WILDCARD: Final = re.compile(r"[*?\[]")
-_MOST_NOTEBOOKS: Final = 1000  # of one pattern: more notebooks are probably a mistake
-_MOST_REQUIREMENTS_BYTES: Final = 1 << 20
-_MOST_SENT_FILES: Final = 10_000  # of the directory of a notebook, which the worker copies for each notebook
-_MOST_SENT_BYTES: Final = 2 * 10**9
+_MAX_NOTEBOOKS: Final = 1000  # of one pattern: more notebooks are probably a mistake
+_MAX_REQUIREMENTS_BYTES: Final = 1 << 20
+_MAX_SENT_FILES: Final = 10_000  # of the directory of a notebook, which the worker copies for each notebook
+_MAX_SENT_BYTES: Final = 2 * 10**9
 _NOT_SENT: Final = {"__pycache__", ".git"}
 # These options refer to files of this machine, which do not exist on the target.
 _LOCAL_OPTION: Final = re.compile(
@@ -195,8 +195,8 @@ def _files(root: Path, pattern: str) -> list[Path]:
     found = sorted(file for file in root.glob(pattern) if file.suffix == ".ipynb" and _is_source(root, file))
     if not found:
         raise ValueError(f"{pattern} matches no notebook")
-    if len(found) > _MOST_NOTEBOOKS:
-        raise ValueError(f"{pattern} matches {len(found)} notebooks; at most {_MOST_NOTEBOOKS} are allowed")
+    if len(found) > _MAX_NOTEBOOKS:
+        raise ValueError(f"{pattern} matches {len(found)} notebooks; at most {_MAX_NOTEBOOKS} are allowed")
     return found
 
 
@@ -228,10 +228,10 @@ def _unsendable(root: Path, directory: Path) -> str:
             count, size = count + 1, size + status.st_size
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
                 return f"contains {abbreviated(name)}, which is not a regular file"
-        if count > _MOST_SENT_FILES:
-            return f"contains more than {_MOST_SENT_FILES} files"
-        if size > _MOST_SENT_BYTES:
-            return f"contains more than {_MOST_SENT_BYTES / 1e9:g} GB"
+        if count > _MAX_SENT_FILES:
+            return f"contains more than {_MAX_SENT_FILES} files"
+        if size > _MAX_SENT_BYTES:
+            return f"contains more than {_MAX_SENT_BYTES / 1e9:g} GB"
     return ""
 
 
@@ -256,11 +256,11 @@ def _checks_in(folder: Path) -> Iterator[Path]:
 def _read(path: Path, shown: str) -> list[str]:
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_REQUIREMENTS_BYTES + 1)
+            content = file.read(_MAX_REQUIREMENTS_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{shown} cannot be read: {error.strerror}") from None
-    if len(content) > _MOST_REQUIREMENTS_BYTES:
-        raise ValueError(f"{shown} is larger than {_MOST_REQUIREMENTS_BYTES} bytes")
+    if len(content) > _MAX_REQUIREMENTS_BYTES:
+        raise ValueError(f"{shown} is larger than {_MAX_REQUIREMENTS_BYTES} bytes")
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 BINS: Final = 200  # intervals of a line
-MOST_GPUS: Final = 8
-MOST_ROWS: Final = 2_000_000
+MAX_GPUS: Final = 8
+MAX_ROWS: Final = 2_000_000
 _LONGEST_LINE: Final = 4096  # characters
 _LARGEST: Final = 1e15  # a larger number is not a sample
 _COLUMN: Final = re.compile(r"cpu_percent|memory_bytes|gpu[0-9]{1,2}_(?:percent|memory_bytes)")
@@ -46,7 +46,7 @@ class Series:
 class RowBudget:
     """The number of further rows that may be read for a page. The files of a page may be very long."""
 
-    left: int = MOST_ROWS
+    left: int = MAX_ROWS
 
 
 def read(file: Path, begin: float, end: float, budget: RowBudget | None = None) -> dict[str, Series]:

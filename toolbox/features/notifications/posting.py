@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 TIMEOUT: Final = 25.0
 """The time limit in seconds for all tries together."""
 _TRY_SECONDS: Final = 10.0
-_MOST_TRIES: Final = 3
+_MAX_TRIES: Final = 3
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 5.0
 _LARGEST_EXCERPT: Final = 1 << 12  # bytes of an answer that are read; the rest is not received
 _LONGEST_FAULT: Final = 300
-_MOST_DIGITS: Final = 9  # of a number of seconds
+_MAX_DIGITS: Final = 9  # of a number of seconds
 _SHORTEST_SECRET: Final = 6  # a shorter part of a URL, such as `hooks`, is not a secret
 _SCHEMES: Final = ("https", "http")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -96,7 +96,7 @@ async def _post(address: httpx.URL, body: bytes, headers: Mapping[str, str], sec
             left = deadline - time.monotonic()
             fault = await _try(client, address, body, headers, min(_TRY_SECONDS, left))
             tries += 1
-            if fault is None or not fault.is_temporary or tries == _MOST_TRIES:
+            if fault is None or not fault.is_temporary or tries == _MAX_TRIES:
                 return fault
             pause = backoff.pause(tries - 1, first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
             pause = pause if fault.pause is None else max(pause, fault.pause)
@@ -139,7 +139,7 @@ def _retry_after(text: str | None) -> float | None:
     if text is None:
         return None
     if text.isascii() and text.isdigit():
-        return float(text[:_MOST_DIGITS])
+        return float(text[:_MAX_DIGITS])
     try:
         moment = parsedate_to_datetime(text)
     except ValueError:

@@ -50,7 +50,7 @@ _FIRST_PAUSE: Final = 0.3
 _LONGEST_PAUSE: Final = 10.0
 _PAGE: Final = 500
 _LONGEST_ERROR: Final = 600
-_MOST_PAGES: Final = 200
+_MAX_PAGES: Final = 200
 _ALL_ZONES: Final = "/locations/-"
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
@@ -274,7 +274,7 @@ class TpuApi:
         self._transport.close()
 
     def _pages(self, method: str, request: Any, action: str) -> Iterator[Any]:
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = self._call(method, request, action, parent=request.parent)
             if unreachable := ", ".join(page.unreachable):
                 if not request.parent.endswith(_ALL_ZONES):  # the missing objects would count as deleted

@@ -23,10 +23,10 @@ from toolbox.ground.model.text import abbreviated, counted
 
 OWN_LABELS: Final = LABEL_PREFIX
 """The prefix of the labels that Topgallant sets, which a description may not contain."""
-MOST_SCRIPT_BYTES: Final = 1 << 17  # a value of the metadata may have 256 KiB
-_MOST_LABELS: Final = 48  # Google allows 64; the others are for the owner
+MAX_SCRIPT_BYTES: Final = 1 << 17  # a value of the metadata may have 256 KiB
+_MAX_LABELS: Final = 48  # Google allows 64; the others are for the owner
 _LONGEST_LABEL: Final = 63
-_MOST_LABEL_BYTES: Final = 128
+_MAX_LABEL_BYTES: Final = 128
 _LONGEST_NAME: Final = 63
 _SLICE_SUFFIX: Final = 4  # the characters of `-255`, which the API appends to the name of each slice
 _PART: Final = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -94,7 +94,7 @@ def _is_label_character(character: str) -> bool:
 
 
 def _check_label_part(text: str, kind: str) -> None:
-    is_short = len(text) <= _LONGEST_LABEL and len(text.encode()) <= _MOST_LABEL_BYTES
+    is_short = len(text) <= _LONGEST_LABEL and len(text.encode()) <= _MAX_LABEL_BYTES
     if not is_short or not all(map(_is_label_character, text)):
         raise ValueError(
             f"{abbreviated(text)} is not a {kind} of a label: use at most {_LONGEST_LABEL} lower-case letters, digits, "
@@ -103,8 +103,8 @@ def _check_label_part(text: str, kind: str) -> None:
 
 
 def _labels(labels: dict[str, str]) -> dict[str, str]:
-    if len(labels) > _MOST_LABELS:
-        raise ValueError(f"must have at most {_MOST_LABELS} entries")
+    if len(labels) > _MAX_LABELS:
+        raise ValueError(f"must have at most {_MAX_LABELS} entries")
     for key, value in labels.items():
         _check_label_part(key, "key")
         _check_label_part(value, "value")
@@ -307,12 +307,12 @@ class TpuDescription(_Part):
             return self.startup_script or ""
         try:
             with self.startup_script_file.open("rb") as file:
-                content = file.read(MOST_SCRIPT_BYTES + 1)
+                content = file.read(MAX_SCRIPT_BYTES + 1)
             return content.decode()
         except OSError as error:
             raise ValueError(f"startup_script_file cannot be read: {error}") from error
         except UnicodeDecodeError as error:
-            if len(content) > MOST_SCRIPT_BYTES:
+            if len(content) > MAX_SCRIPT_BYTES:
                 return content.decode(errors="replace")  # a character was cut in half; the size is the fault to report
             raise ValueError(f"startup_script_file {self.startup_script_file} is not UTF-8") from error
 
@@ -369,8 +369,8 @@ def _script_faults(tpu: TpuDescription) -> list[str]:
         script = tpu.script()
     except ValueError as error:
         return [str(error)]
-    if len(script.encode()) > MOST_SCRIPT_BYTES:
-        return [f"the startup script has more than {MOST_SCRIPT_BYTES} bytes: let it download what it needs"]
+    if len(script.encode()) > MAX_SCRIPT_BYTES:
+        return [f"the startup script has more than {MAX_SCRIPT_BYTES} bytes: let it download what it needs"]
     return ["the startup script contains a null character"] if "\0" in script else []
 
 

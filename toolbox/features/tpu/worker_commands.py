@@ -27,7 +27,7 @@ from toolbox.ground.system import filesystem, processes
 from toolbox.records.runs.layout import AttemptDirectory
 from toolbox.targets.ssh_machine import Login
 
-MOST_LOG_BYTES: Final = 1 << 28
+MAX_LOG_BYTES: Final = 1 << 28
 """The largest log that is kept for each stream of a worker."""
 _FULL: Final = "-- the log is full: the rest is dropped --\n"
 # The command runs in a session of its own. When the connection ends, `cat` reaches the end of its input, and the
@@ -169,7 +169,7 @@ class _Log:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._left = MOST_LOG_BYTES
+        self._left = MAX_LOG_BYTES
         self._lock = threading.Lock()
 
     @classmethod

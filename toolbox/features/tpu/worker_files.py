@@ -25,7 +25,7 @@ from toolbox.records.runs.layout import AttemptDirectory
 from toolbox.targets import archives
 from toolbox.targets.ssh_machine import ARCHIVE_MARKER, Login, skip_login_output
 
-_MOST_ERRORS: Final = 100
+_MAX_ERRORS: Final = 100
 _OPTIONS: Final = "--format=gnu --hard-dereference"
 
 
@@ -104,7 +104,7 @@ class _Fetch:
         return FetchResult(self.worker, directory / AttemptDirectory.results, message)
 
     def _receive(self, archive: Path) -> tuple[int, Sequence[str]]:
-        errors: deque[str] = deque(maxlen=_MOST_ERRORS)
+        errors: deque[str] = deque(maxlen=_MAX_ERRORS)
         with ExitStack() as stack:
             writer = stack.enter_context(open(archive, "wb", opener=filesystem.private_opener))
             pipe = stack.enter_context(archives.pipe_to(writer, self.limits.archive_bytes))

@@ -20,7 +20,7 @@ from toolbox.targets.ssh_machine import Login
 
 _PROBE_SECONDS: Final = 10  # how long one connection waits for the end of the script
 _PAUSE: Final = 2.0
-_MOST_LINES: Final = 200
+_MAX_LINES: Final = 200
 
 
 def unready_reason(worker: Worker, login: Login, mark: Path, *, wait: int) -> str:
@@ -33,8 +33,8 @@ def unready_reason(worker: Worker, login: Login, mark: Path, *, wait: int) -> st
     Raises:
         StepError: the startup script failed.
     """
-    lines: deque[str] = deque(maxlen=_MOST_LINES)
-    errors: deque[str] = deque(maxlen=_MOST_LINES)
+    lines: deque[str] = deque(maxlen=_MAX_LINES)
+    errors: deque[str] = deque(maxlen=_MAX_LINES)
     processes.run(
         login.command(command=startup.probe(wait)),
         env=processes.environment(mark),

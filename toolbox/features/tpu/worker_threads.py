@@ -13,7 +13,7 @@ from toolbox.ground.system.cancellation import CancelScope
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MOST_CONNECTIONS: Final = 32
+MAX_CONNECTIONS: Final = 32
 """How many workers are reached at the same time."""
 
 
@@ -28,7 +28,7 @@ def for_each(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
     with (
         signals.deferred(),
         cancellation.opened() as scope,
-        ThreadPoolExecutor(min(MOST_CONNECTIONS, len(items)), thread_name_prefix="workers") as pool,
+        ThreadPoolExecutor(min(MAX_CONNECTIONS, len(items)), thread_name_prefix="workers") as pool,
     ):
         try:
             tasks = [pool.submit(contextvars.copy_context().run, function, item) for item in items]

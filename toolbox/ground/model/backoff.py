@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 JITTER: Final = 0.2
-_MOST_TRIES: Final = 50  # by then, the longest pause is reached; a much larger exponent would overflow
+_MAX_TRIES: Final = 50  # by then, the longest pause is reached; a much larger exponent would overflow
 
 
 def pause(tries: int, *, first: float, most: float, factor: float = 2.0) -> float:
@@ -19,5 +19,5 @@ def pause(tries: int, *, first: float, most: float, factor: float = 2.0) -> floa
         first: the first pause in seconds.
         most: the longest pause in seconds.
     """
-    seconds = min(first * factor ** min(tries, _MOST_TRIES), most)
+    seconds = min(first * factor ** min(tries, _MAX_TRIES), most)
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # not for security

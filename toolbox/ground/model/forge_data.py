@@ -10,7 +10,7 @@ from typing import Final
 
 from toolbox.ground.model.text import counted, first_of
 
-_MOST_STEPS: Final = 3  # names of steps in a text
+_MAX_STEPS: Final = 3  # names of steps in a text
 
 
 class CommentAction(StrEnum):
@@ -133,7 +133,7 @@ class NamedLine:
     @property
     def title(self) -> str:
         """The steps whose failures name the line."""
-        return f"{counted(len(self.steps), 'failed step')}: {', '.join(first_of(self.steps, _MOST_STEPS))}"
+        return f"{counted(len(self.steps), 'failed step')}: {', '.join(first_of(self.steps, _MAX_STEPS))}"
 
 
 @dataclass(frozen=True, slots=True)

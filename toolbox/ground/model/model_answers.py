@@ -13,7 +13,7 @@ from toolbox.ground.kit.server_answers import Generation, Token, ToolCall, quote
 _MESSAGE_TEXTS: Final = ("role", "reasoning_content", "refusal")  # of a chat message besides its content
 _CONTEXT: Final = 8  # tokens before and after the first divergence
 _CHARACTERS: Final = 40  # characters before and after the first divergence
-_MOST_TOP: Final = 10  # candidates that the evidence names
+_MAX_TOP: Final = 10  # candidates that the evidence names
 _CALL_TEXTS: Final = ("name", "id", "type")  # of a call of a tool
 _LONGEST_ARGUMENTS: Final = 200  # characters
 
@@ -189,7 +189,7 @@ def _named(token: Token | None) -> str:
 def _top(whose: str, token: Token | None) -> Iterator[str]:
     if token is not None and token.top:
         rank = f" (rank {token.rank})" if token.rank is not None else ""
-        yield f"top tokens, {whose}{rank}: {', '.join(map(str, token.top[:_MOST_TOP]))}"
+        yield f"top tokens, {whose}{rank}: {', '.join(map(str, token.top[:_MAX_TOP]))}"
 
 
 def _excerpt(text: str, index: int) -> str:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 # Ten years. Timers of the operating system and of Kubernetes fail with much larger numbers.
-MOST_SECONDS: Final = 315_360_000
+MAX_SECONDS: Final = 315_360_000
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 DURATION: Final = "a duration, in seconds or with a unit, such as 14400, 90m, 2h or 1.5d"
 _WITH_UNIT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhdw])")
-_MOST_EXACT: Final = 2**53
+_MAX_EXACT: Final = 2**53
 
 
 def seconds(text: str) -> float:
@@ -50,7 +50,7 @@ def _number(value: object) -> object:
     if not isinstance(value, str):
         return value
     number = seconds(value)
-    return int(number) if number.is_integer() and number < _MOST_EXACT else number  # some fields are whole numbers
+    return int(number) if number.is_integer() and number < _MAX_EXACT else number  # some fields are whole numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ HIGHEST_COST: Final = 1_000_000.0
 """A higher cost, or a higher price per hour, is a mistake."""
 Count = Annotated[int, Range(above=0)]
 Cost = Annotated[float, Range(least=0, most=HIGHEST_COST)]
-Seconds = Annotated[float, Range(above=0, most=MOST_SECONDS), Duration()]
-SecondsOrZero = Annotated[float, Range(least=0, most=MOST_SECONDS), Duration()]
-WholeSeconds = Annotated[int, Range(above=0, most=MOST_SECONDS), Duration()]
+Seconds = Annotated[float, Range(above=0, most=MAX_SECONDS), Duration()]
+SecondsOrZero = Annotated[float, Range(least=0, most=MAX_SECONDS), Duration()]
+WholeSeconds = Annotated[int, Range(above=0, most=MAX_SECONDS), Duration()]
 AnySeconds = Annotated[float, Duration()]
 """A duration whose limits are checked by the field or the command that has it."""
 AnyWholeSeconds = Annotated[int, Duration()]

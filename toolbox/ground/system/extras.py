@@ -29,7 +29,7 @@ class Extra:
 
 POSTGRES: Final = Extra("postgres", ("psycopg",))
 STORAGE: Final = Extra("storage", ("fsspec", "s3fs", "gcsfs", "dateutil"))
-_MOST_NAMED: Final = 2  # missing libraries: the command installs them all
+_MAX_NAMED: Final = 2  # missing libraries: the command installs them all
 
 
 def require(extra: Extra, feature: str) -> None:
@@ -43,7 +43,7 @@ def require(extra: Extra, feature: str) -> None:
     """
     missing = [name for name in extra.modules if not _is_installed(name)]
     if missing:
-        named = first_of(missing, _MOST_NAMED)
+        named = first_of(missing, _MAX_NAMED)
         libraries = f"{', '.join(named)}, which {'is' if len(missing) == 1 else 'are'} not installed"
         raise ConfigurationError(f"{feature} needs {libraries}: {install_command(extra)}")
 

@@ -16,7 +16,7 @@ from toolbox.ground.kit import safe_files
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
-_MOST_RECORD: Final = 1 << 28  # bytes
+_MAX_RECORD: Final = 1 << 28  # bytes
 
 
 def make_directory(path: Path) -> Path:
@@ -239,7 +239,7 @@ def read_record(path: Path) -> str:
         OSError: the file cannot be read, or is not a regular file.
         ValueError: the file is not UTF-8, or is too large.
     """
-    content = safe_files.read(str(path), _MOST_RECORD + 1)
-    if len(content) > _MOST_RECORD:
-        raise ValueError(f"{path} has more than {_MOST_RECORD} bytes")
+    content = safe_files.read(str(path), _MAX_RECORD + 1)
+    if len(content) > _MAX_RECORD:
+        raise ValueError(f"{path} has more than {_MAX_RECORD} bytes")
     return content.decode()

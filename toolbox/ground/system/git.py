@@ -28,9 +28,9 @@ _SCP = re.compile(r"(?:\w[\w.-]*@)?\w[\w.-]*:[^\s:][^\s]*", re.ASCII)
 _OF_REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 # What git says about a folder without a repository, and about a repository without a commit.
 _WITHOUT_COMMIT: Final = ("not a git repository", "bad revision 'HEAD'", "Not a valid object name HEAD")
-_MOST_LINES: Final = 100
-_MOST_FILES: Final = 200_000
-_MOST_SECONDS: Final = 120.0
+_MAX_LINES: Final = 100
+_MAX_FILES: Final = 200_000
+_MAX_SECONDS: Final = 120.0
 _SCHEMES: Final = ("https", "ssh", "git+ssh")
 _VARIABLE: Final = "TOPGALLANT_GIT_TOKEN"
 _ASKED: Final = ("refs/tags/{}^{{}}", "refs/tags/{}", "refs/heads/{}")  # of an annotated tag, `^{}` is the commit
@@ -119,7 +119,7 @@ def files_of(directory: Path, commit: str) -> frozenset[str]:
     options = ["-C", str(directory), "-c", "core.quotePath=false"]
     try:
         output = _git(
-            [*options, "ls-tree", "-r", "--full-tree", "--name-only", commit], str(directory), most=_MOST_FILES
+            [*options, "ls-tree", "-r", "--full-tree", "--name-only", commit], str(directory), most=_MAX_FILES
         )
     except (ConfigurationError, InfrastructureError):
         return frozenset()
@@ -183,7 +183,7 @@ def _credentials(repository: str, token: Secret | None) -> tuple[list[str], dict
 
 
 def _git(
-    arguments: list[str], repository: str, variables: Mapping[str, str] | None = None, *, most: int = _MOST_LINES
+    arguments: list[str], repository: str, variables: Mapping[str, str] | None = None, *, most: int = _MAX_LINES
 ) -> str:
     """Return the output of git.
 
@@ -198,7 +198,7 @@ def _git(
     # A git hook sets these variables, and they name another repository.
     environment = {name: value for name, value in inherited.items() if name not in _OF_REPOSITORY}
     lines: list[str] = []
-    errors: deque[str] = deque(maxlen=_MOST_LINES)
+    errors: deque[str] = deque(maxlen=_MAX_LINES)
 
     def collect(line: str) -> None:
         if len(lines) == most:
@@ -206,7 +206,7 @@ def _git(
         lines.append(line)
 
     try:
-        with cancellation.limited(_MOST_SECONDS):
+        with cancellation.limited(_MAX_SECONDS):
             completed = processes.run(
                 ["git", *arguments],
                 env={**environment, **_ENVIRONMENT, **(variables or {})},
@@ -214,7 +214,7 @@ def _git(
                 on_error_line=errors.append,
             )
     except TimeoutError:
-        raise InfrastructureError(f"{repository} cannot be read: git did not end within {_MOST_SECONDS:g} s") from None
+        raise InfrastructureError(f"{repository} cannot be read: git did not end within {_MAX_SECONDS:g} s") from None
     except FileNotFoundError:
         raise ConfigurationError("git is not installed: install it, or write the complete id of the commit") from None
     if completed.returncode == 0:

@@ -22,7 +22,7 @@ _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 1 << 13
 # Control characters that programs don't print, and U+FFFD, which replaces bytes that are not UTF-8.
 _NOT_TEXT: Final = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
-_MOST_NOT_TEXT: Final = 0.1  # the largest share of such characters at the beginning of a text file
+_MAX_NOT_TEXT: Final = 0.1  # the largest share of such characters at the beginning of a text file
 
 
 class Swept(NamedTuple):
@@ -156,7 +156,7 @@ def _is_binary(file: Path) -> bool:
         return False
     for index, piece in enumerate(_pieces(file)):
         head = piece[:_HEAD_BYTES].decode("utf-8", errors="replace")
-        if b"\0" in piece or (not index and len(_NOT_TEXT.findall(head)) > _MOST_NOT_TEXT * len(head)):
+        if b"\0" in piece or (not index and len(_NOT_TEXT.findall(head)) > _MAX_NOT_TEXT * len(head)):
             return True
     return False
 

@@ -14,7 +14,7 @@ from toolbox.ground.model.evidence import Evidence, Judgement
 from toolbox.records.runs.evidence_files import RelativeGlob, matching, read_document, readable
 
 Format = Literal["json", "yaml"]
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
 class Check(BaseModel):
@@ -39,8 +39,8 @@ class Check(BaseModel):
         expected = "at least one" if self.count is None else f"exactly {self.count}"
         is_count_right = bool(files) if self.count is None else len(files) == self.count
         if self.not_empty and (empty := [_printable(path.name) for path in files if _is_empty(path)]):
-            more = f" and {len(empty) - _MOST_NAMES} more" if len(empty) > _MOST_NAMES else ""
-            return Judgement(False, f"empty files match {self.glob}: {', '.join(empty[:_MOST_NAMES])}{more}")
+            more = f" and {len(empty) - _MAX_NAMES} more" if len(empty) > _MAX_NAMES else ""
+            return Judgement(False, f"empty files match {self.glob}: {', '.join(empty[:_MAX_NAMES])}{more}")
         if is_count_right and self.valid:
             for path in files:
                 if fault := _fault(evidence.directory, path.relative_to(evidence.directory).as_posix(), self.valid):

@@ -16,7 +16,7 @@ from toolbox.ground.model.text import counted, duration, truncate
 from toolbox.records.runs import junit_files
 from toolbox.records.runs.evidence_files import RelativeGlob
 
-_MOST_NAMED: Final = 3  # failures that the message names
+_MAX_NAMED: Final = 3  # failures that the message names
 
 
 class Check(BaseModel):
@@ -59,7 +59,7 @@ class Check(BaseModel):
 
 def _failures(report: CaseReport) -> str:
     head = f"{report.failed} of {counted(report.total, 'test')} did not pass ({report})"
-    named = [_named(case) for case in report.failures[:_MOST_NAMED]]
+    named = [_named(case) for case in report.failures[:_MAX_NAMED]]
     more = report.failed - len(named)
     return "\n".join([head, *named, *([f"and {more} more"] if more > 0 else [])])
 

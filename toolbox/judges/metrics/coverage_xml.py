@@ -22,8 +22,8 @@ from toolbox.records.runs.evidence_files import RelativeFile, readable
 
 _LARGEST: Final = 1 << 27  # bytes
 _CHUNK: Final = 1 << 20  # the parser reads an unfinished attribute again with each chunk
-_MOST_PACKAGES: Final = 100_000
-_MOST_SUGGESTED: Final = 1000  # packages that are compared with an unknown name
+_MAX_PACKAGES: Final = 100_000
+_MAX_SUGGESTED: Final = 1000  # packages that are compared with an unknown name
 _DEEPEST: Final = 100
 _COUNTS: Final = {"line": ("lines-covered", "lines-valid"), "branch": ("branches-covered", "branches-valid")}
 
@@ -52,7 +52,7 @@ class Source(BaseModel):
         if self.package is None:
             return self._percent(target.root, f"{self.file}", may_have_counts=True)
         if (attributes := target.packages.get(self.package)) is None:
-            names = [truncate(clean(name)) for name in islice(target.packages, _MOST_SUGGESTED)]
+            names = [truncate(clean(name)) for name in islice(target.packages, _MAX_SUGGESTED)]
             hint = did_you_mean(self.package, names, label="packages")
             raise ValueError(f"{self.file} has no package `{self.package}`: {hint}")
         return self._percent(attributes, f"the package `{self.package}` of {self.file}")
@@ -116,7 +116,7 @@ class _Target:
                 raise ValueError(f"the file is not a Cobertura file: its root is <{truncate(clean(tag))}>")
             self.root = dict(attributes)
         self._depth += 1
-        if self._depth > _DEEPEST or len(self.packages) > _MOST_PACKAGES:
+        if self._depth > _DEEPEST or len(self.packages) > _MAX_PACKAGES:
             raise ValueError("the coverage file is nested too deeply, or has too many packages")
         if tag == "package":
             self.packages.setdefault(attributes.get("name", ""), dict(attributes))

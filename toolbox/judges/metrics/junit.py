@@ -17,7 +17,7 @@ from toolbox.ground.model.nearest import did_you_mean
 from toolbox.records.runs import junit_files
 from toolbox.records.runs.evidence_files import RelativeGlob
 
-_MOST_SUGGESTED: Final = 2000  # test cases among which similar names are searched
+_MAX_SUGGESTED: Final = 2000  # test cases among which similar names are searched
 _ALSO_SKIPPED: Final = ("tests", "skipped")  # what can be measured if all test cases were skipped
 
 
@@ -74,7 +74,7 @@ class Source(BaseModel):
         cases = list(junit_files.read(directory, self.glob))
         matches = patterns.matching(name, cases, lambda case: (case.title,))
         if len(matches) != 1:
-            hint = did_you_mean(name, [case.title for case in (matches or cases)[:_MOST_SUGGESTED]], label="test cases")
+            hint = did_you_mean(name, [case.title for case in (matches or cases)[:_MAX_SUGGESTED]], label="test cases")
             raise ValueError(f"{len(matches)} test cases match `{name}`, but exactly 1 must match: {hint}")
         (only,) = matches
         if only.outcome is CaseOutcome.SKIPPED:

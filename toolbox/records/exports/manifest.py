@@ -39,10 +39,10 @@ RECORD: Final = "export.json"
 FILES: Final = "export_files.json"
 REPORTS: Final = (RunDirectory.html, RunDirectory.junit, RunDirectory.summary)
 """The files to which the index links."""
-MOST_LISTED: Final = 100  # withheld or allowed files in a record
-_MOST_RECORD: Final = 256 << 10  # bytes
-_MOST_LIST: Final = 128 << 20
-_MOST_FILES: Final = 500_000
+MAX_LISTED: Final = 100  # withheld or allowed files in a record
+_MAX_RECORD: Final = 256 << 10  # bytes
+_MAX_LIST: Final = 128 << 20
+_MAX_FILES: Final = 500_000
 _LONGEST_PATH: Final = 900  # bytes; an object store allows 1,024 for the whole key
 _LONGEST_PART: Final = 255  # bytes, as file systems allow
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -115,7 +115,7 @@ class FileList(_Model):
         renamed: the path in the run of each file that is exported under another path.
     """
 
-    files: Annotated[dict[Path, ExportedFile], Field(max_length=_MOST_FILES)]
+    files: Annotated[dict[Path, ExportedFile], Field(max_length=_MAX_FILES)]
     renamed: dict[Path, Path] = {}
 
     @field_validator("files")
@@ -184,11 +184,11 @@ class Record(_Model):
     started: Time | None
     seconds: Annotated[float, Field(ge=0)] | None
     is_complete: bool
-    withheld: Annotated[list[Line], Field(max_length=MOST_LISTED)]
+    withheld: Annotated[list[Line], Field(max_length=MAX_LISTED)]
     withheld_count: Bytes
-    allowed: Annotated[list[AllowedFile], Field(max_length=MOST_LISTED)]
+    allowed: Annotated[list[AllowedFile], Field(max_length=MAX_LISTED)]
     allowed_count: Bytes
-    renamed: Annotated[list[RenamedFile], Field(max_length=MOST_LISTED)]
+    renamed: Annotated[list[RenamedFile], Field(max_length=MAX_LISTED)]
     renamed_count: Bytes
     reports: Annotated[list[Report], Field(max_length=len(REPORTS))]
     count: Bytes
@@ -223,7 +223,7 @@ def read_record(storage: Storage, folder: str) -> Record | None:
         UsageError: the record is damaged, or describes another run than its folder.
     """
     name = f"{folder}/{RECORD}".lstrip("/")
-    content = storage.read(name, _MOST_RECORD)
+    content = storage.read(name, _MAX_RECORD)
     if content is None:
         return None
     record = _parsed(Record, content, storage.below(name))
@@ -240,7 +240,7 @@ def read_files(storage: Storage, folder: str) -> FileList | None:
         UsageError: the list is damaged.
     """
     name = f"{folder}/{FILES}".lstrip("/")
-    content = storage.read(name, _MOST_LIST)
+    content = storage.read(name, _MAX_LIST)
     return None if content is None else _parsed(FileList, content, storage.below(name))
 
 

@@ -21,7 +21,7 @@ from toolbox.records.exports.manifest import ExportedFile, FileList, Record
 from toolbox.records.exports.run_upload import each
 from toolbox.records.exports.storage import Storage
 
-MOST_BYTES: Final = 20 << 30
+MAX_BYTES: Final = 20 << 30
 
 
 def download(storage: Storage, folder: str, record: Record, output: Path) -> Path:
@@ -41,8 +41,8 @@ def download(storage: Storage, folder: str, record: Record, output: Path) -> Pat
         if _has_all(directory, files):
             return directory
         raise UsageError(f"{directory} exists already: name another --directory, or remove it")
-    if sum(file.size for file in files.files.values()) > MOST_BYTES:
-        raise UsageError(f"{storage.below(folder)} has more than {MOST_BYTES >> 30} GiB, which is not allowed")
+    if sum(file.size for file in files.files.values()) > MAX_BYTES:
+        raise UsageError(f"{storage.below(folder)} has more than {MAX_BYTES >> 30} GiB, which is not allowed")
     try:
         filesystem.make_directory(directory)
         each(lambda item: _fetch(storage, folder, *item, directory / files.original(item[0])), files.files.items())

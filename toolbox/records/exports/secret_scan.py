@@ -23,7 +23,7 @@ IN_USE: Final = "a secret in use"
 _BLOCK_BYTES: Final = 1 << 20
 # A shorter form occurs in binary files by chance.
 _SHORTEST_FORM: Final = 6
-_MOST_FINDINGS: Final = 1_000  # in a file
+_MAX_FINDINGS: Final = 1_000  # in a file
 _ZEROS: Final = bytes(_SHORTEST_FORM)
 
 
@@ -76,7 +76,7 @@ class _Search:
         """Search the next block."""
         window = self.tail + block
         for offset, kind in _secrets(window, self.forms, secret_formats.BEFORE if self.tail else 0):
-            if len(self.found) < _MOST_FINDINGS or (kind == IN_USE and not self.has_secret_in_use):
+            if len(self.found) < _MAX_FINDINGS or (kind == IN_USE and not self.has_secret_in_use):
                 self.has_secret_in_use |= kind == IN_USE
                 self.found.add((self.line + window.count(b"\n", 0, offset), kind))
         self.tail = window[-self.overlap :]

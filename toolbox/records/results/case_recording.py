@@ -22,11 +22,11 @@ from toolbox.records.runs.step_cases import StepCases
 
 log = logging.getLogger(__name__)
 
-MOST_NAMES: Final = 100_000  # different test cases of a cell
+MAX_NAMES: Final = 100_000  # different test cases of a cell
 _SPARE: Final = 10  # one in this number of test cases is removed in addition, so that not every run removes test cases
 _FEW: Final = 500  # ids in one statement
 _HARMLESS: Final = (CaseOutcome.PASSED, CaseOutcome.SKIPPED)
-_MOST_TEXTS: Final = 100  # test cases of a result whose whole text is stored
+_MAX_TEXTS: Final = 100  # test cases of a result whose whole text is stored
 _Key = tuple[int, str, str]  # the id of the row of the cell, the suite and the name
 Insert = Callable[[Table, Sequence[Mapping[str, Any]]], None]
 
@@ -53,8 +53,8 @@ def write(
             keyed = {(cell_id, fit(case.suite), fit(case.name)): case for case in cases.cases}
             ids = _ids(connection, insert, cell_id, keyed)
             insert(CASE_RESULTS, list(_rows(result_id, ids, keyed)))
-            if len(ids) > MOST_NAMES:
-                _remove_oldest(connection, step.name, cell_id, len(ids) - MOST_NAMES, {ids[key] for key in keyed})
+            if len(ids) > MAX_NAMES:
+                _remove_oldest(connection, step.name, cell_id, len(ids) - MAX_NAMES, {ids[key] for key in keyed})
 
 
 def _cases(directory: Path, step: StepState, run: RunState) -> StepCases | None:
@@ -71,7 +71,7 @@ def _rows(result_id: int, ids: Mapping[_Key, int], keyed: Mapping[_Key, CaseResu
             "outcome": case.outcome,
             "seconds": case.seconds,
             "message": case.message,
-            "text": case.text if texts <= _MOST_TEXTS else "",
+            "text": case.text if texts <= _MAX_TEXTS else "",
         }
 
 
@@ -99,7 +99,7 @@ def _remove_oldest(connection: Connection, name: str, cell_id: int, excess: int,
     query = query.where(CASES.c.cell_id == cell_id).group_by(CASES.c.id).having(failures == 0)
     query = query.order_by(func.max(CASE_RESULTS.c.result_id).nulls_first())
     oldest = [identity for identity in connection.scalars(query) if identity not in latest]
-    removed = oldest[: excess + MOST_NAMES // _SPARE]
+    removed = oldest[: excess + MAX_NAMES // _SPARE]
     for begin in range(0, len(removed), _FEW):
         some = removed[begin : begin + _FEW]
         connection.execute(delete(CASE_RESULTS).where(CASE_RESULTS.c.case_id.in_(some)))
@@ -109,6 +109,6 @@ def _remove_oldest(connection: Connection, name: str, cell_id: int, excess: int,
             "%s has more than %s different test cases: the store forgets %s that no run has for the longest time and "
             "that never failed. Do their names contain random parts, such as addresses or temporary paths?",
             name,
-            MOST_NAMES,
+            MAX_NAMES,
             len(removed),
         )

@@ -34,7 +34,7 @@ from toolbox.records.results.since_last_run import (
 from toolbox.records.results.tables import CASE_COUNTS, CASE_RESULTS, CASES, CELLS, RESULTS, RUNS
 
 _EXECUTED: Final = UNEXPECTED | {Verdict.PASSED, Verdict.XFAILED}
-_MOST_RUNS: Final = 1000  # the number of comparable runs that are searched for earlier results
+_MAX_RUNS: Final = 1000  # the number of comparable runs that are searched for earlier results
 _BATCHES: Final = (1, 20, 100)  # the sizes of the batches of runs that are searched; the last size is repeated
 _FEW: Final = 400  # ids, or pairs of ids, in one query
 _Item = TypeVar("_Item")
@@ -69,13 +69,13 @@ def since_last_run(connection: Connection, row: int, planned: Collection[str] | 
 
 
 def comparable(connection: Connection, row: int) -> list[EarlierRun]:
-    """Return the comparable runs before a run, the newest first; at most `_MOST_RUNS`.
+    """Return the comparable runs before a run, the newest first; at most `_MAX_RUNS`.
 
     Args:
         row: the id of the row of the run.
     """
     run = connection.execute(select(RUNS).where(RUNS.c.id == row)).one()
-    return list(itertools.islice(_comparable(connection, run), _MOST_RUNS))
+    return list(itertools.islice(_comparable(connection, run), _MAX_RUNS))
 
 
 def between(connection: Connection, before: EarlierRun, after: int) -> SinceLastRun | None:

@@ -14,7 +14,7 @@ from toolbox.records.results.records import EarlierTime
 from toolbox.records.results.tables import ATTEMPTS, CELLS, RESULTS, RUNS
 
 _LATELY: Final = timedelta(days=90)
-_MOST_RUNS: Final = 20
+_MAX_RUNS: Final = 20
 # A cell with an error was interrupted, or did not get a machine, so its time says nothing about the next run.
 _TELLING: Final = (Verdict.PASSED, Verdict.FAILED, Verdict.XFAILED, Verdict.XPASSED)
 
@@ -39,6 +39,6 @@ def read(connection: Connection, project: str, *, now: datetime) -> Mapping[tupl
     times: dict[tuple[str, str], list[float]] = {}
     for cell, target, total, attempts, timed in connection.execute(query):
         of_cell = times.setdefault((cell, target), [])
-        if attempts == timed and len(of_cell) < _MOST_RUNS:
+        if attempts == timed and len(of_cell) < _MAX_RUNS:
             of_cell.append(total)
     return {key: EarlierTime(statistics.fmean(each), len(each)) for key, each in times.items() if each}

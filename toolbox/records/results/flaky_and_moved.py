@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from toolbox.ground.model.text import truncate
 
-MOST_VALUES: Final = 20
+MAX_VALUES: Final = 20
 """The number of latest values of a metric that are kept as its history."""
 _LONGEST_REASON: Final = 500
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -113,7 +113,7 @@ class MetricChange:
             before=_finite(content["before"]),
             after=_finite(content["after"]),
             is_better=None if is_better is None else bool(is_better),
-            history=[_finite(value) for value in content["history"][-MOST_VALUES - 1 :]],
+            history=[_finite(value) for value in content["history"][-MAX_VALUES - 1 :]],
             bound=str(content["bound"]),
             is_outside=bool(content["is_outside"]),
         )

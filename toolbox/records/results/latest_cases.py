@@ -19,7 +19,7 @@ EARLIER: Final = 10  # earlier results whose median is the usual time of a test 
 SLOWER: Final = 1.5  # a test case that took longer than this many times its usual time became slower
 SECONDS: Final = 1.0  # a smaller increase does not count
 _FEWEST: Final = 3  # the number of earlier times that are needed to compute a usual time
-_MOST_TIMED: Final = 500  # slowest test cases that are compared with their usual times
+_MAX_TIMED: Final = 500  # slowest test cases that are compared with their usual times
 _FEW: Final = 500  # ids in one query
 
 
@@ -71,7 +71,7 @@ def _of_cell(connection: Connection, rows: Sequence[ResultRow], counts: Mapping[
 
 def _slower(connection: Connection, rows: Sequence[ResultRow]) -> list[tuple[CaseRow, float]]:
     passed = (CASE_RESULTS.c.outcome == CaseOutcome.PASSED) & (CASE_RESULTS.c.seconds > SECONDS)
-    slowest = dict(_cases(connection, rows[0], passed, CASE_RESULTS.c.seconds.desc(), limit=_MOST_TIMED))
+    slowest = dict(_cases(connection, rows[0], passed, CASE_RESULTS.c.seconds.desc(), limit=_MAX_TIMED))
     earlier: dict[int, list[float]] = defaultdict(list)
     query = select(CASE_RESULTS.c.case_id, CASE_RESULTS.c.seconds).where(
         CASE_RESULTS.c.result_id.in_([row.id for row in rows[1 : EARLIER + 1]]),

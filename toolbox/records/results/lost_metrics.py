@@ -15,7 +15,7 @@ from toolbox.records.results.earlier_results import EarlierRun
 from toolbox.records.results.flaky_and_moved import LostMetric
 from toolbox.records.results.tables import CELLS, RESULTS, RUNS, SAMPLES, SERIES
 
-_MOST_RUNS: Final = 60  # latest runs of the baseline in which values are looked for
+_MAX_RUNS: Final = 60  # latest runs of the baseline in which values are looked for
 
 
 def of(connection: Connection, row: int, runs: Sequence[EarlierRun]) -> list[LostMetric]:
@@ -34,7 +34,7 @@ def of(connection: Connection, row: int, runs: Sequence[EarlierRun]) -> list[Los
         .order_by(CELLS.c.name, SERIES.c.metric)
     )
     found = connection.execute(unknown).all() if runs else []
-    before = _latest_values(connection, runs[:_MOST_RUNS]) if found else {}
+    before = _latest_values(connection, runs[:_MAX_RUNS]) if found else {}
     return [
         LostMetric(each.cell, each.name, each.metric, each.unit, value, each.fault)
         for each in found

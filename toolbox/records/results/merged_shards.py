@@ -17,7 +17,7 @@ from toolbox.records.results.tables import MERGED_SHARDS, RUNS
 from toolbox.records.runs.run_state import RunState
 
 _Part = tuple[str, datetime]  # the name and the start of a run that was executed
-_MOST_PARTS: Final = 256
+_MAX_PARTS: Final = 256
 
 
 def replace(connection: Connection, run: RunState, delete_run: Callable[[Connection, int], None]) -> str:
@@ -47,7 +47,7 @@ def _parts(run: RunState) -> list[_Part]:
     if not run.shards:
         return [(run.run, run.started)] if run.started is not None and run.run.isprintable() else []
     parts: dict[_Part, None] = {}
-    for shard in run.shards[:_MOST_PARTS]:
+    for shard in run.shards[:_MAX_PARTS]:
         with contextlib.suppress(ValueError, OverflowError):
             if shard.run.isprintable() and (started := datetime.fromisoformat(shard.started)).tzinfo is not None:
                 parts[shard.run, started] = None

@@ -18,13 +18,13 @@ from toolbox.ground.model.bounds import Bound
 from toolbox.records.results import change_points, comparison, histories, queries
 from toolbox.records.results.comparison import FALSE_DISCOVERIES, Change, Comparison
 from toolbox.records.results.earlier_results import EarlierRun
-from toolbox.records.results.flaky_and_moved import MOST_VALUES, MetricChange
+from toolbox.records.results.flaky_and_moved import MAX_VALUES, MetricChange
 from toolbox.records.results.queries import Filter
 from toolbox.records.results.segmentation import SHORTEST
 from toolbox.records.results.series import Series
 from toolbox.records.results.tables import RUNS
 
-MOST_RUNS: Final = 60
+MAX_RUNS: Final = 60
 """The number of latest runs of the baseline whose values are read."""
 _LEVEL_VALUES: Final = 10  # latest values of the current level, with which the run is compared
 _MOVED: Final = (Change.WORSE, Change.CHANGED, Change.BETTER)  # in the order of the result
@@ -59,7 +59,7 @@ def of(
     """
     run: Any = connection.execute(select(RUNS.c.project, RUNS.c.started).where(RUNS.c.id == row)).one()
     now = {_key(each): each for each in queries.series(connection, Filter(run.project, run=row))}
-    before = _before(connection, run, runs[:MOST_RUNS], now) if now and runs else {}
+    before = _before(connection, run, runs[:MAX_RUNS], now) if now and runs else {}
     earlier = {key: _history(whole) for key, whole in before.items() if _is_unusual(now[key], whole)}
     compared = comparison.compare(
         [history.latest for history in earlier.values()],
@@ -126,7 +126,7 @@ def _change(compared: Comparison, whole: Series, bounds: Mapping[tuple[str, str]
         before,
         after,
         None if series.direction is None else series.direction.improves(before, after),
-        [*map(float, whole.values[-MOST_VALUES:]), after],
+        [*map(float, whole.values[-MAX_VALUES:]), after],
         bound.range if bound is not None else "",
         bound is not None and bound.side(after) is not None,
     )

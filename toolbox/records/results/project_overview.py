@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 RECENT: Final = 30  # number of latest runs to show one by one
 RECENT_DAYS: Final = 30  # number of days for which a change for the worse counts as a regression
 SPEED_RUNS: Final = 10  # number of latest runs whose median is the time of a cell
-_MOST_RESULTS: Final = 30_000  # maximum number of results to read per project, so that a store of years stays fast
+_MAX_RESULTS: Final = 30_000  # maximum number of results to read per project, so that a store of years stays fast
 STATES: Final = {
     "failing": "failing",
     "broken": "broken",
@@ -241,11 +241,11 @@ def _in_common(results: Sequence[ResultRow], run: RunRow) -> list[Finding]:
 
 
 def _latest(rows: Sequence[RunRow]) -> list[RunRow]:
-    """Return the recent runs, and earlier runs as long as the total is at most `_MOST_RESULTS` results."""
+    """Return the recent runs, and earlier runs as long as the total is at most `_MAX_RESULTS` results."""
     count, total = 0, 0
     for row in rows:
         total += sum(row.cells.values())
-        if count >= RECENT and total > _MOST_RESULTS:
+        if count >= RECENT and total > _MAX_RESULTS:
             break
         count += 1
     return list(rows[:count])

@@ -25,8 +25,8 @@ from toolbox.ground.system import filesystem
 from toolbox.records.results.flaky_and_moved import FlakyCell, LostMetric, MetricChange
 from toolbox.records.runs.layout import RunDirectory
 
-MOST_LISTED: Final = 1000  # changes of cells, and changes of test cases; all are counted
-_MOST_BYTES: Final = 16 << 20
+MAX_LISTED: Final = 1000  # changes of cells, and changes of test cases; all are counted
+_MAX_BYTES: Final = 16 << 20
 _LONGEST_REASON: Final = 500
 _GOOD: Final = frozenset({Verdict.PASSED, Verdict.XFAILED})
 _METRIC_WORDS: Final = ("worse", "changed", "better")
@@ -91,16 +91,16 @@ class SinceLastRun:
         compared: the number of cells that have an earlier result.
         new: the number of cells without an earlier result.
         gone: the number of cells of the earlier run that are no longer in the matrix; None if unknown.
-        cells: the changes of cells, at most `MOST_LISTED`. Cells that newly fail are first.
+        cells: the changes of cells, at most `MAX_LISTED`. Cells that newly fail are first.
         tests: the changes of test cases, with the same limit and order.
         cell_counts: the number of all changes of cells, by kind.
         test_counts: the number of all changes of test cases, by kind.
-        known: the cells and test cases that fail as before, at most `MOST_LISTED` of each.
-        flaky: the cells whose results may be random, at most `MOST_LISTED`.
-        metrics: the metrics that moved, those that became worse first; at most `MOST_LISTED`.
+        known: the cells and test cases that fail as before, at most `MAX_LISTED` of each.
+        flaky: the cells whose results may be random, at most `MAX_LISTED`.
+        metrics: the metrics that moved, those that became worse first; at most `MAX_LISTED`.
         flaky_count: the number of all flaky cells.
         metric_counts: the number of all metrics that moved, by how they moved.
-        lost: the metrics of the baseline that are unknown in cells that passed, at most `MOST_LISTED`.
+        lost: the metrics of the baseline that are unknown in cells that passed, at most `MAX_LISTED`.
         lost_count: the number of all such metrics.
     """
 
@@ -131,8 +131,8 @@ class SinceLastRun:
         The changes may be very many: only those that are listed are kept in memory.
         """
         of_cells, of_tests = Counter[Kind](), Counter[Kind]()
-        some_cells = heapq.nsmallest(MOST_LISTED, _counting(cells, of_cells), key=_rank)
-        some_tests = heapq.nsmallest(MOST_LISTED, _counting(tests, of_tests), key=_rank)
+        some_cells = heapq.nsmallest(MAX_LISTED, _counting(cells, of_cells), key=_rank)
+        some_tests = heapq.nsmallest(MAX_LISTED, _counting(tests, of_tests), key=_rank)
         return cls(
             run=run,
             started=started,
@@ -164,7 +164,7 @@ class SinceLastRun:
             new=sum(part.new for part in parts),
             gone=None,
         )
-        known = tuple(change for part in parts for change in part.known)[: 2 * MOST_LISTED]
+        known = tuple(change for part in parts for change in part.known)[: 2 * MAX_LISTED]
         flaky = [cell for part in parts for cell in part.flaky]
         metrics = [change for part in parts for change in part.metrics]
         lost = [metric for part in parts for metric in part.lost]
@@ -177,11 +177,11 @@ class SinceLastRun:
         """Return the comparison with the flaky cells, the metrics that moved, and the metrics that are lost."""
         return replace(
             self,
-            flaky=tuple(flaky[:MOST_LISTED]),
-            metrics=tuple(metrics[:MOST_LISTED]),
+            flaky=tuple(flaky[:MAX_LISTED]),
+            metrics=tuple(metrics[:MAX_LISTED]),
             flaky_count=len(flaky),
             metric_counts=Counter(change.word for change in metrics),
-            lost=tuple(lost[:MOST_LISTED]),
+            lost=tuple(lost[:MAX_LISTED]),
             lost_count=len(lost),
         )
 
@@ -268,16 +268,16 @@ class SinceLastRun:
             compared=int(content["compared"]),
             new=int(content["new"]),
             gone=int(gone) if gone is not None else None,
-            cells=[_change(each) for each in content["cells"][:MOST_LISTED]],
-            tests=[_change(each) for each in content["tests"][:MOST_LISTED]],
+            cells=[_change(each) for each in content["cells"][:MAX_LISTED]],
+            tests=[_change(each) for each in content["tests"][:MAX_LISTED]],
             cell_counts={Kind(kind): int(count) for kind, count in content["cell_counts"].items()},
             test_counts={Kind(kind): int(count) for kind, count in content["test_counts"].items()},
-            known=tuple(_change(each) for each in content["known"][: 2 * MOST_LISTED]),
-            flaky=tuple(FlakyCell.from_json(each) for each in content["flaky"][:MOST_LISTED]),
-            metrics=tuple(MetricChange.from_json(each) for each in content["metrics"][:MOST_LISTED]),
+            known=tuple(_change(each) for each in content["known"][: 2 * MAX_LISTED]),
+            flaky=tuple(FlakyCell.from_json(each) for each in content["flaky"][:MAX_LISTED]),
+            metrics=tuple(MetricChange.from_json(each) for each in content["metrics"][:MAX_LISTED]),
             flaky_count=int(content["flaky_count"]),
             metric_counts={str(word): int(count) for word, count in content["metric_counts"].items()},
-            lost=tuple(LostMetric.from_json(each) for each in content["lost"][:MOST_LISTED]),
+            lost=tuple(LostMetric.from_json(each) for each in content["lost"][:MAX_LISTED]),
             lost_count=int(content["lost_count"]),
         )
 
@@ -349,7 +349,7 @@ def find(directory: Path) -> SinceLastRun | NotCompared | None:
     """Return the comparison of a run, or why there is none; None if the file is missing or damaged."""
     file = RunDirectory(directory).since_last_run
     try:
-        if filesystem.size(file) > _MOST_BYTES:
+        if filesystem.size(file) > _MAX_BYTES:
             return None
         content = filesystem.read_json(file)
         if "reason" in content:

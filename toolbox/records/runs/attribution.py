@@ -27,18 +27,18 @@ from toolbox.ground.model.verdicts import UNEXPECTED, Verdict
 from toolbox.records.runs import axis_terms
 from toolbox.records.runs.axis_terms import Term
 
-MOST_AXES: Final = 3
-MOST_FINDINGS: Final = 5
+MAX_AXES: Final = 3
+MAX_FINDINGS: Final = 5
 COMPARED: Final = UNEXPECTED | {Verdict.PASSED}
 """The verdicts of cells that are compared: a cell with another verdict has not shown whether it works."""
 FEWEST_FAILED: Final = 2  # each label of a single failed cell would be a condition for the failure
-_MOST_LOG_P_VALUE: Final = math.log(0.05)
-_MOST_LOG_P_VALUE_IF_EXACT: Final = math.log(0.1)  # so that 4 failures in a matrix of 12 cells are enough
+_MAX_LOG_P_VALUE: Final = math.log(0.05)
+_MAX_LOG_P_VALUE_IF_EXACT: Final = math.log(0.1)  # so that 4 failures in a matrix of 12 cells are enough
 _NEGLIGIBLE: Final = 1e-12
-_MOST_GROUPS: Final = 20  # that are explained separately
+_MAX_GROUPS: Final = 20  # that are explained separately
 # An axis has at most four terms per label: two axes with a cell for each pair of labels stay within this limit.
-_MOST_PAIRS_PER_CELL: Final = 16
-_MOST_PAIRS: Final = 160_000  # of terms on two axes, in a small matrix
+_MAX_PAIRS_PER_CELL: Final = 16
+_MAX_PAIRS: Final = 160_000  # of terms on two axes, in a small matrix
 _REPEATED: Final = 8  # counts with so many cells for each entry are kept for further searches
 
 
@@ -99,7 +99,7 @@ def attribute(cases: Sequence[Case]) -> list[Finding]:
     """
     axes = list(dict.fromkeys(axis for case in cases for axis in case.labels))
     passed = [tuple(map(case.labels.get, axes)) for case in cases if not case.failed]
-    search = _Search(axes, _Passed(passed), max(_MOST_PAIRS, _MOST_PAIRS_PER_CELL * len(cases)))
+    search = _Search(axes, _Passed(passed), max(_MAX_PAIRS, _MAX_PAIRS_PER_CELL * len(cases)))
     groups: dict[str, list[_Row]] = defaultdict(list)
     for case in cases:
         if case.failed:
@@ -110,13 +110,13 @@ def attribute(cases: Sequence[Case]) -> list[Finding]:
     findings: list[Finding] = []
     unexplained: list[_Row] = []
     for number, (failure, rows) in enumerate(sorted(groups.items(), key=lambda group: -len(group[1]))):
-        is_searched = number < _MOST_GROUPS and len(findings) < MOST_FINDINGS
+        is_searched = number < _MAX_GROUPS and len(findings) < MAX_FINDINGS
         of_group = search.findings(rows, failure) if is_searched else []
         findings += of_group
         unexplained += [] if of_group else rows
-    if len(findings) < MOST_FINDINGS:
+    if len(findings) < MAX_FINDINGS:
         findings += search.findings(unexplained) if findings else of_all
-    return findings[:MOST_FINDINGS]
+    return findings[:MAX_FINDINGS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class _Search:
         """
         cover: list[_Condition] = []
         passed = self.passed
-        while len(cover) < MOST_FINDINGS:
+        while len(cover) < MAX_FINDINGS:
             best = _best(failed, passed, pure=pure, most_pairs=self.most_pairs)
             if best is None:
                 break
@@ -239,18 +239,18 @@ def _reported(cover: Sequence[_Condition], failed: Sequence[_Row]) -> list[_Cond
     """Return the conditions of a cover that are facts or significant; all if they are significant only together."""
     is_pure = not any(condition.passed for condition in cover)
     separates = is_pure and all(any(condition.holds(row) for condition in cover) for row in failed)
-    if separates and (_total_log_p_value(cover) <= _MOST_LOG_P_VALUE or (len(cover) == 1 and cover[0].is_fact)):
+    if separates and (_total_log_p_value(cover) <= _MAX_LOG_P_VALUE or (len(cover) == 1 and cover[0].is_fact)):
         return list(cover)
     return list(itertools.takewhile(_is_reliable, cover))
 
 
 def _is_reliable(condition: _Condition) -> bool:
     """Return whether a condition is a fact or significant."""
-    return condition.is_fact or condition.log_p_value <= _MOST_LOG_P_VALUE
+    return condition.is_fact or condition.log_p_value <= _MAX_LOG_P_VALUE
 
 
 # The kinds of conditions, the simplest first: the number of axes, and whether all terms are labels.
-_LEVELS: Final = ((1, True), (1, False), (2, True), (2, False), (MOST_AXES, True))
+_LEVELS: Final = ((1, True), (1, False), (2, True), (2, False), (MAX_AXES, True))
 
 
 def _best(failed: Sequence[_Row], passed: _Passed, *, pure: bool, most_pairs: int) -> _Condition | None:
@@ -274,7 +274,7 @@ def _best(failed: Sequence[_Row], passed: _Passed, *, pure: bool, most_pairs: in
             is_exact = found.passed == 0 and found.failed == len(failed)
             limit = math.inf if is_exact else best.log_p_value if best else 0.0
             log_p_value = _log_p_value(total, len(failed), found.failed + found.passed, found.failed, log_tries, limit)
-            is_fact = is_exact and (of_labels or size == 1 or log_p_value <= _MOST_LOG_P_VALUE_IF_EXACT)
+            is_fact = is_exact and (of_labels or size == 1 or log_p_value <= _MAX_LOG_P_VALUE_IF_EXACT)
             if is_fact or log_p_value < (best.log_p_value if best else 0.0):
                 best = _Condition(found.indices, trial.terms(found), found.passed, is_fact, log_p_value)
         if best and best.is_fact:

@@ -12,7 +12,7 @@ from typing import Final
 
 from toolbox.ground.model.text import truncate
 
-_MOST_LINES: Final = 5
+_MAX_LINES: Final = 5
 _LONGEST: Final = 200  # characters
 _SHORTEST_LABEL: Final = 3  # characters: shorter labels occur in messages by chance
 # The order matters: a timestamp contains numbers, and a path may contain an address.
@@ -37,7 +37,7 @@ def signature(cause: str | None, message: str, labels: Mapping[str, str]) -> str
         labels: the labels of the cell, by axis. A label in the message is replaced by the name of its axis.
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    text = "; ".join(lines[:_MOST_LINES])
+    text = "; ".join(lines[:_MAX_LINES])
     for axis, label in labels.items():
         if len(label) >= _SHORTEST_LABEL:
             text = re.sub(rf"(?<!\w){re.escape(label)}(?!\w)", partial(_named, axis), text)

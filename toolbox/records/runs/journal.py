@@ -38,8 +38,8 @@ _LOCK_TRIES: Final = 5
 _LOCK_SECONDS: Final = 0.05
 _LONGEST_LINE: Final = 1 << 26  # bytes: a longer line is not read into memory
 _LARGEST_NUMBER: Final = 2**53  # of a whole number
-_MOST_ATTEMPTS: Final = 1_000_000
-_MOST_SECONDS: Final = 1e10
+_MAX_ATTEMPTS: Final = 1_000_000
+_MAX_SECONDS: Final = 1e10
 _FIRST_TIME: Final = datetime(1970, 1, 2, tzinfo=UTC)  # a time of any later year exists in each time zone
 _LAST_TIME: Final = datetime(9998, 12, 31, tzinfo=UTC)
 _BEGINNING: Final = b'{"time": "'
@@ -354,13 +354,13 @@ def _step(value: Any) -> str:
 
 
 def _attempt(value: Any) -> int:
-    if not 0 < (number := int(_of_type(value, int))) <= _MOST_ATTEMPTS:
+    if not 0 < (number := int(_of_type(value, int))) <= _MAX_ATTEMPTS:
         raise ValueError(value)
     return number
 
 
 def _seconds(value: Any) -> float:
-    if not abs(seconds := _number(value)) <= _MOST_SECONDS:  # also false for a number that is not finite
+    if not abs(seconds := _number(value)) <= _MAX_SECONDS:  # also false for a number that is not finite
         raise ValueError(value)
     return seconds
 

@@ -38,16 +38,16 @@ from toolbox.ground.model.text import abbreviated, truncate
 from toolbox.ground.system import filesystem
 from toolbox.records.runs.evidence_files import matching, readable
 
-MOST_FILES: Final = 10_000
-MOST_CASES: Final = 200_000
-MOST_FAILURES: Final = 50  # failures of a report, which the journal contains
+MAX_FILES: Final = 10_000
+MAX_CASES: Final = 200_000
+MAX_FAILURES: Final = 50  # failures of a report, which the journal contains
 _LARGEST_FILE: Final = 1 << 27  # bytes
 _CHUNK: Final = 1 << 20  # bytes; the parser reads an unfinished attribute again with each chunk
 _DEEPEST: Final = 50
 _LONGEST_NAME: Final = 300  # characters
 _LONGEST_MESSAGE: Final = 300
 _HEAD, _TAIL = 1000, 3000  # characters of the text of a failure: its beginning and its end
-_MOST_SECONDS: Final = 1e9
+_MAX_SECONDS: Final = 1e9
 _REMARK: Final = "remark"  # the property of a test case that passed, with what a person must know about it
 _SECONDS: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _SECONDS_WITH_THOUSANDS: Final = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+\.[0-9]+")
@@ -104,14 +104,14 @@ def read(directory: Path, glob: str, *, is_partial: bool = False) -> Iterator[Ca
     files = matching(directory, glob)
     if not files:
         raise JUnitFault(f"no file matches {glob}: the suite has written no JUnit file")
-    if len(files) > MOST_FILES:
-        raise JUnitFault(f"{len(files)} files match {glob}, but at most {MOST_FILES} are read")
+    if len(files) > MAX_FILES:
+        raise JUnitFault(f"{len(files)} files match {glob}, but at most {MAX_FILES} are read")
     seen: Counter[tuple[str, str]] = Counter()
     read_file = _complete_cases if is_partial else _cases
     cases = (case for path in files for case in read_file(directory, path.relative_to(directory).as_posix()))
     for number, case in enumerate(cases, start=1):
-        if number > MOST_CASES:
-            raise JUnitFault(f"the files that match {glob} have more than {MOST_CASES} test cases")
+        if number > MAX_CASES:
+            raise JUnitFault(f"the files that match {glob} have more than {MAX_CASES} test cases")
         seen[case.suite, case.name] += 1
         repeats = seen[case.suite, case.name]
         yield case if repeats == 1 else replace(case, name=f"{case.name} #{repeats}")
@@ -132,7 +132,7 @@ def report(directory: Path, glob: str, fail_on: Collection[CaseOutcome], *, is_p
     for case in read(directory, glob, is_partial=is_partial):
         counts[case.outcome] += 1
         seconds = None if seconds is None or case.lacks_seconds else seconds + (case.seconds or 0.0)
-        if case.outcome in fail_on and len(failures) < MOST_FAILURES:
+        if case.outcome in fail_on and len(failures) < MAX_FAILURES:
             failures.append(replace(case, text=""))
     total = None if seconds is None else round(seconds, 6)
     return CaseReport(glob, dict(counts), tuple(fail_on), total, tuple(failures), is_partial)
@@ -359,7 +359,7 @@ def _seconds(text: str | None) -> float | None:
     elif not _SECONDS.fullmatch(plain):
         return None
     seconds = float(plain)
-    return seconds if seconds < _MOST_SECONDS else None
+    return seconds if seconds < _MAX_SECONDS else None
 
 
 def _line(text: str, longest: int = _LONGEST_NAME) -> str:

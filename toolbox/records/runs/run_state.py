@@ -31,7 +31,7 @@ from toolbox.ground.model.verdicts import Cause, Verdict
 from toolbox.records.runs.attribution import Finding
 from toolbox.records.runs.journal import Damage
 
-_MOST_DAMAGE: Final = 2  # so that an error message with these lines has at most five lines
+_MAX_DAMAGE: Final = 2  # so that an error message with these lines has at most five lines
 _DAMAGED: Final = "of this run is damaged: the events of these lines are missing"
 
 
@@ -284,7 +284,7 @@ class RunState:
         """A warning that names the damaged lines of the journal and the ledger; empty if both are whole."""
         if not self.damage:
             return ""
-        first, more = self.damage[:_MOST_DAMAGE], len(self.damage) - _MOST_DAMAGE
+        first, more = self.damage[:_MAX_DAMAGE], len(self.damage) - _MAX_DAMAGE
         lines = [str(damage) for damage in first] + ([f"and {more} more lines"] if more > 0 else [])
         return "\n  ".join([f"the {first[0].file.partition('.')[0]} {_DAMAGED}", *lines])
 

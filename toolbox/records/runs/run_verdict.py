@@ -21,7 +21,7 @@ from toolbox.ground.model.verdicts import Cause, ExitCode, Verdict, exit_code, w
 from toolbox.records.runs.run_state import StepState, cell_id
 from toolbox.records.runs.steps import Outcome, Step
 
-_MOST_NAMES: Final = 5
+_MAX_NAMES: Final = 5
 _LONGEST_NAME: Final = 100
 _LONGEST_MESSAGE: Final = 2000
 _INTERRUPTED: Final = frozenset({ExitCode.DEADLINE, ExitCode.SIGINT, ExitCode.SIGTERM})
@@ -179,7 +179,7 @@ def _counts(step: str, steps: Mapping[str, StepState]) -> bool:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = first_of([truncate(" ".join(name.split()), _LONGEST_NAME) for name in names], _MOST_NAMES)
+    shown = first_of([truncate(" ".join(name.split()), _LONGEST_NAME) for name in names], _MAX_NAMES)
     return f": {', '.join(shown)}" if shown else ""
 
 

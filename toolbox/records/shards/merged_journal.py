@@ -36,7 +36,7 @@ from toolbox.records.shards.shard_run import PlannedCell, ShardRun
 
 _FAULT: Final = "shard"  # the name of the directory of a step that stands for a shard, which has no files
 _JOBS: Final = "jobs"
-_MOST_NAMES: Final = 20
+_MAX_NAMES: Final = 20
 _LONGEST_NAME: Final = 100
 _FAILURE: Final = (Verdict.ERROR, Cause.INFRASTRUCTURE)  # of a shard without a result
 
@@ -211,7 +211,7 @@ def _with_cells(text: str, cells: Sequence[PlannedCell]) -> str:
     """Return a text with the names of cells that have no result."""
     if not cells:
         return text
-    names = first_of([truncate(" ".join(cell.name.split()), _LONGEST_NAME) for cell in cells], _MOST_NAMES)
+    names = first_of([truncate(" ".join(cell.name.split()), _LONGEST_NAME) for cell in cells], _MAX_NAMES)
     return f"{text}\n{counted(len(cells), 'cell')} not run: {', '.join(names)}"
 
 

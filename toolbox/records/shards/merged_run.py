@@ -33,10 +33,10 @@ from toolbox.records.shards.shard_run import ShardRun
 
 _SUFFIX: Final = "-merged"
 _UNFINISHED: Final = ".merging"
-_MOST_FILES: Final = 500_000
-_MOST_BYTES: Final = run_download.MOST_BYTES
+_MAX_FILES: Final = 500_000
+_MAX_BYTES: Final = run_download.MAX_BYTES
 _PIECE: Final = 1 << 20
-_MOST_RECORD: Final = 64 << 20
+_MAX_RECORD: Final = 64 << 20
 _RECORDS: Final = (RunDirectory.configuration, RunDirectory.changes, RunDirectory.overrides)
 """The records of a run that are equal in all shards."""
 
@@ -129,7 +129,7 @@ def _copy_files(merged: MergedRun, directory: Path) -> int:
                 _copy_tree(run.directory, name, directory / place, budget, exported)
     for name in _RECORDS:
         source = merged.runs[0].directory / name
-        if safe_files.is_regular(str(source)) and source.lstat().st_size <= _MOST_RECORD:
+        if safe_files.is_regular(str(source)) and source.lstat().st_size <= _MAX_RECORD:
             _copy(source, directory / name)
     return budget.left_out
 
@@ -138,15 +138,15 @@ def _copy_files(merged: MergedRun, directory: Path) -> int:
 class _Budget:
     """What may still be copied. The files of a shard may come from the code under test."""
 
-    files: int = field(default_factory=lambda: _MOST_FILES)
-    bytes: int = field(default_factory=lambda: _MOST_BYTES)
+    files: int = field(default_factory=lambda: _MAX_FILES)
+    bytes: int = field(default_factory=lambda: _MAX_BYTES)
     left_out: int = 0
 
     def spend(self, size: int) -> None:
         self.files -= 1
         self.bytes -= size
         if min(self.files, self.bytes) < 0:
-            most = f"{_MOST_FILES} files, or {_MOST_BYTES >> 30} GiB"
+            most = f"{_MAX_FILES} files, or {_MAX_BYTES >> 30} GiB"
             raise UsageError(f"the shards have more than {most}, which is not allowed")
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from toolbox.config.contracts.ci import MOST_SHARDS
+from toolbox.config.contracts.ci import MAX_SHARDS
 from toolbox.ground.kit import safe_files
 from toolbox.ground.model.errors import UsageError
 from toolbox.ground.model.events import JournalEvent, SecretLeft
@@ -27,14 +27,14 @@ from toolbox.records.runs.journal import Entry
 from toolbox.records.runs.layout import RunDirectory
 from toolbox.records.runs.run_state import RunState
 
-_MOST_RECORD: Final = 64 << 20  # bytes of `run.json` or `plan.json`
-_MOST_JOURNAL: Final = 1 << 30
-_MOST_CELLS: Final = 1_000_000
+_MAX_RECORD: Final = 64 << 20  # bytes of `run.json` or `plan.json`
+_MAX_JOURNAL: Final = 1 << 30
+_MAX_CELLS: Final = 1_000_000
 _LONGEST: Final = 100_000  # characters of a value
 
 M = TypeVar("M", bound=BaseModel)
 Text = Annotated[str, StringConstraints(max_length=_LONGEST)]
-ShardNumber = Annotated[int, Field(ge=1, le=MOST_SHARDS)]
+ShardNumber = Annotated[int, Field(ge=1, le=MAX_SHARDS)]
 
 
 class _Model(BaseModel):
@@ -99,7 +99,7 @@ class Plan(_Model):
     notes: list[Text]
     targets: dict[str, dict[str, Any]]
     files: dict[str, Text]
-    shards: Annotated[list[PlannedCell], Field(max_length=_MOST_CELLS)] = []
+    shards: Annotated[list[PlannedCell], Field(max_length=_MAX_CELLS)] = []
     cells: list[dict[str, Any]]
 
 
@@ -148,7 +148,7 @@ def read(directory: Path) -> ShardRun:
     files = RunDirectory(directory)
     if journal.is_locked(directory):
         raise UsageError(f"{_shown(directory)} is still being executed: merge the shards after its end")
-    _require_regular(files.journal, _MOST_JOURNAL)
+    _require_regular(files.journal, _MAX_JOURNAL)
     contents = journal.load(directory)
     state = run_reader.read(directory)
     if state.shards:
@@ -235,7 +235,7 @@ def _require_plain_paths(event: JournalEvent, directory: Path) -> None:
 
 
 def _object(file: Path) -> dict[str, Any]:
-    _require_regular(file, _MOST_RECORD)
+    _require_regular(file, _MAX_RECORD)
     directory = RunDirectory(file.parent)
     return directory.read_request() if file == directory.request else directory.read_plan()
 

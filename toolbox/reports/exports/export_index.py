@@ -15,8 +15,8 @@ from toolbox.reports import _web_page
 
 MARKER: Final = '<meta name="generator" content="Topgallant exports">'
 _TEMPLATE: Final = Path(__file__).parent / "templates/export_index.html"
-_MOST_RUNS: Final = 1_000  # a larger page is slow
-_MOST_FILES: Final = 10  # named files of a run, so that the size of the page is limited
+_MAX_RUNS: Final = 1_000  # a larger page is slow
+_MAX_FILES: Final = 10  # named files of a run, so that the size of the page is limited
 
 
 def render(records: Sequence[Record]) -> str:
@@ -32,8 +32,8 @@ def render(records: Sequence[Record]) -> str:
         scripts=(),
         icon=marks[0] if marks else _web_page.WAITING,
         marker=MARKER,
-        runs=list(zip(records, marks, strict=True))[:_MOST_RUNS],
+        runs=list(zip(records, marks, strict=True))[:_MAX_RUNS],
         count=len(records),
         counted=counted,
-        most=_MOST_FILES,
+        most=_MAX_FILES,
     )

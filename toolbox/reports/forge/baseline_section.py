@@ -12,8 +12,8 @@ from toolbox.records.results.flaky_and_moved import LostMetric, MetricChange
 from toolbox.records.results.since_last_run import Kind, NotCompared, SinceLastRun, VerdictChange
 from toolbox.reports.forge.markup import code, size
 
-_MOST_VERDICTS: Final = 30
-_MOST_METRICS: Final = 15
+_MAX_VERDICTS: Final = 30
+_MAX_METRICS: Final = 15
 _LONGEST: Final = 120
 _WORDS: Final = {
     Kind.NEWLY_FAILING: "new failure",
@@ -41,9 +41,9 @@ def render(directory: Path, room: int) -> str:
     verdicts = list(_verdicts(found))
     total = _total(found)
     parts = [head]
-    parts += _table(_VERDICT_HEAD, verdicts[:_MOST_VERDICTS], total, room // 2)
-    lost = [_lost(metric) for metric in found.lost[:_MOST_METRICS]]
-    metrics = [*lost, *(_metric(change) for change in found.metrics)][:_MOST_METRICS]
+    parts += _table(_VERDICT_HEAD, verdicts[:_MAX_VERDICTS], total, room // 2)
+    lost = [_lost(metric) for metric in found.lost[:_MAX_METRICS]]
+    metrics = [*lost, *(_metric(change) for change in found.metrics)][:_MAX_METRICS]
     total = found.lost_count + sum(found.metric_counts.values())
     parts += _table(_METRIC_HEAD, metrics, total, room - sum(map(size, parts)))
     return "\n".join(parts)

@@ -28,9 +28,9 @@ from toolbox.reports.forge.markup import code, preformatted, size
 STEP_SUMMARY_BYTES: Final = 1 << 20  # GitHub does not show a longer summary of a step
 COMMENT_CHARACTERS: Final = 1 << 16  # GitHub refuses a longer comment
 FEWEST_BYTES: Final = 1 << 13  # room for the blocks that are never omitted
-_MOST_REMARKS: Final = 30
-_MOST_METRICS: Final = 6
-_MOST_ROWS: Final = 30  # rows of a table that is not folded
+_MAX_REMARKS: Final = 30
+_MAX_METRICS: Final = 6
+_MAX_ROWS: Final = 30  # rows of a table that is not folded
 _LONGEST_NAME: Final = 80
 _LONGEST_FINDING: Final = 500
 _URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20\x7f]+")
@@ -124,13 +124,13 @@ class _Page:
             title = f"<p>{_standing(step, step.cause)}: {self._place(step, step.name)}</p>"
             lines = preformatted(_remarks.text(step).splitlines(), longest=_LONGEST_FINDING)
             block = "\n".join(["<h3>Remarks</h3>"] * (index == 0) + [title] + [lines] * bool(lines))
-            if index == _MOST_REMARKS or not self.add(block, room):
+            if index == _MAX_REMARKS or not self.add(block, room):
                 self.add(left, reserved)
                 break
 
     def rows(self, summary: RunState) -> Iterator[str]:
         """Yield a row for each cell, failed cells first; in a run without a matrix, a row for each command."""
-        names = _metrics(summary)[:_MOST_METRICS]
+        names = _metrics(summary)[:_MAX_METRICS]
         has_tests = _has_tests(summary)
         for step in sorted(_cases(summary), key=lambda step: step.verdict is not None and step.verdict.is_pass):
             uncounted = "" if step.counts else f", {_why_uncounted(step)}"
@@ -153,11 +153,11 @@ class _Page:
         """Add the table of the cells, with as many rows as there is room for."""
         metrics = _metrics(summary)
         tests = ["tests"] if _has_tests(summary) else []
-        names = ["verdict", "cause", "target", "attempts", "time", *tests, *map(code, metrics[:_MOST_METRICS])]
+        names = ["verdict", "cause", "target", "attempts", "time", *tests, *map(code, metrics[:_MAX_METRICS])]
         what = "cell" if summary.cells else "command"
         head = f"<tr>{''.join(f'<th>{name}</th>' for name in (what, *names))}</tr>"
         begin, end = ["<table>", head], ["</table>"]
-        if len(rows) > _MOST_ROWS:
+        if len(rows) > _MAX_ROWS:
             begin, end = [f"<details><summary>{len(rows)} {what}s</summary>", *begin], [*end, "</details>"]
         left = f'<tr><td colspan="{1 + len(names)}">and {len(rows)} more</td></tr>'
         room = self.room - sum(size(line) + 1 for line in (*begin, *end, left)) - 1
@@ -167,7 +167,7 @@ class _Page:
         more = [left.replace(f"and {len(rows)} more", f"and {len(rows) - count} more")] if count < len(rows) else []
         if rows:
             self.add("\n".join([*begin, *rows[:count], *more, *end]))
-        if (omitted := len(metrics) - _MOST_METRICS) > 0:
+        if (omitted := len(metrics) - _MAX_METRICS) > 0:
             self.add(f"<p>and {omitted} more metrics</p>")
 
     def _failure(self, step: StepState, excerpts: Excerpts) -> str:

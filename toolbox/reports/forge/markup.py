@@ -9,7 +9,7 @@ from typing import Final
 from toolbox.ground.model.foreign_text import clean
 from toolbox.ground.model.text import LONGEST_LINE, truncate, without_middle
 
-_MOST_LINES: Final = 20  # lines of a message
+_MAX_LINES: Final = 20  # lines of a message
 
 
 def code(text: str, longest: int = LONGEST_LINE) -> str:
@@ -18,7 +18,7 @@ def code(text: str, longest: int = LONGEST_LINE) -> str:
     return f"<code>{html.escape(truncate(line, longest))}</code>"
 
 
-def preformatted(lines: Sequence[str], most: int = _MOST_LINES, longest: int = LONGEST_LINE) -> str:
+def preformatted(lines: Sequence[str], most: int = _MAX_LINES, longest: int = LONGEST_LINE) -> str:
     """Return lines from outside as a block. Line breaks are character references, so that no line ends the block."""
     kept = without_middle(lines, most)
     text = "&#10;".join(html.escape(truncate(clean(line).replace("\n", " "), longest)) for line in kept)

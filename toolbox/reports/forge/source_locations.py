@@ -21,9 +21,9 @@ from toolbox.records.runs.run_state import RunState, StepState
 from toolbox.reports import _excerpts, _remarks
 
 MOST: Final = 100  # lines of the repository
-_MOST_OF_STEP: Final = 10
-_MOST_CASES: Final = 20  # failed test cases of a step
-_MOST_READ: Final = 1 << 24  # characters of logs
+_MAX_OF_STEP: Final = 10
+_MAX_CASES: Final = 20  # failed test cases of a step
+_MAX_READ: Final = 1 << 24  # characters of logs
 _LONGEST_LINE: Final = 1000
 _LONGEST_TEXT: Final = 300
 _LONGEST_PATH: Final = 300
@@ -77,14 +77,14 @@ class _Search:
 
     summary: RunState
     files: RepositoryFiles
-    readable: int = _MOST_READ
+    readable: int = _MAX_READ
     lines: dict[tuple[str, int], NamedLine] = field(default_factory=dict)
 
     def add(self, step: StepState, *, is_failure: bool) -> None:
         found: set[tuple[str, int]] = set()
         for text in self._texts(step):
             for place in self._places(text):
-                if place not in found and len(found) < _MOST_OF_STEP:
+                if place not in found and len(found) < _MAX_OF_STEP:
                     found.add(place)
                     self._note(place, text, step.name, is_failure=is_failure)
 
@@ -107,7 +107,7 @@ class _Search:
         """Yield the lines of a step, the most telling first."""
         yield from step.message.splitlines()
         cases = step_cases.read(self.summary.directory, step, self.summary.secrets_left)
-        for case in islice(cases.failures if cases is not None else (), _MOST_CASES):
+        for case in islice(cases.failures if cases is not None else (), _MAX_CASES):
             yield from case.message.splitlines()
             yield from reversed(case.text.splitlines())
         for lines in _excerpts.ends_of(self.summary, step) if self.readable > 0 else ():

@@ -14,7 +14,7 @@ from toolbox.reports.forge import source_locations
 from toolbox.reports.forge.source_locations import RepositoryFiles
 
 _MOST: Final = 10  # GitHub shows ten errors and ten warnings of a step
-_MOST_LINES: Final = 8
+_MAX_LINES: Final = 8
 _LONGEST_LINE: Final = 300
 _LONGEST_TITLE: Final = 120
 _NO_FILES: Final = RepositoryFiles(())
@@ -55,7 +55,7 @@ def _title(step: StepState) -> str:
 
 
 def _annotation(level: str, title: str, message: str, place: NamedLine | None = None) -> str:
-    kept = without_middle([truncate(line, _LONGEST_LINE) for line in clean(message).splitlines()], _MOST_LINES)
+    kept = without_middle([truncate(line, _LONGEST_LINE) for line in clean(message).splitlines()], _MAX_LINES)
     text = _escaped("\n".join(kept)) or _escaped(title)
     where = f"file={_escaped_property(place.path)},line={place.line}," if place is not None else ""
     return f"::{level} {where}title={_escaped_property(truncate(clean(title), _LONGEST_TITLE))}::{text}"

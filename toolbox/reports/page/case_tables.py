@@ -17,12 +17,12 @@ from toolbox.records.runs.run_state import StepState
 from toolbox.records.runs.step_cases import StepCases
 from toolbox.reports._web_page import Mark
 
-_MOST_ROWS: Final = 20_000  # test cases on a page
-_MOST_FAILURES: Final = 50  # failures of a cell
-_MOST_SLOWEST: Final = 10
+_MAX_ROWS: Final = 20_000  # test cases on a page
+_MAX_FAILURES: Final = 50  # failures of a cell
+_MAX_SLOWEST: Final = 10
 _SHORTEST: Final = 0.1  # seconds; a faster test case is not slow
 _FEWEST_FOR_SLOWEST: Final = 20  # with fewer test cases, the table of all test cases is enough
-_MOST_TEXT: Final = 400_000  # characters of failures on a page
+_MAX_TEXT: Final = 400_000  # characters of failures on a page
 MARKS: Final[Mapping[CaseOutcome, Mark]] = {
     CaseOutcome.PASSED: Mark("passed", "\u2713", "passed"),
     CaseOutcome.FLAKY: Mark("xpassed", "\u2248", "flaky"),
@@ -73,8 +73,8 @@ class CaseTables:
 
     root: Path
     withheld: Collection[str] = ()
-    rows: int = _MOST_ROWS
-    characters: int = _MOST_TEXT
+    rows: int = _MAX_ROWS
+    characters: int = _MAX_TEXT
     by_anchor: dict[str, Mapping[str, Any]] = field(default_factory=dict, init=False)
 
     def of(self, step: StepState, anchor: str) -> CaseTable | None:
@@ -88,7 +88,7 @@ class CaseTables:
             return CaseTable(_counts(counts), counts.seconds, shown, more, (), None, is_complete=True)
         cases = step_cases.read(self.root, step, self.withheld)
         assert cases is not None, "the step has test cases"
-        failures = cases.failures[:_MOST_FAILURES]
+        failures = cases.failures[:_MAX_FAILURES]
         rows = _rows(cases.cases) if cases.is_complete and len(cases.cases) <= self.rows else None
         if rows is not None:
             self.by_anchor[anchor] = rows
@@ -129,7 +129,7 @@ def _slowest(cases: Sequence[CaseResult]) -> list[tuple[Mark, CaseResult]]:
     timed = sorted(
         (case for case in cases if (case.seconds or 0.0) >= _SHORTEST), key=lambda case: -(case.seconds or 0.0)
     )
-    return [(MARKS[case.outcome], case) for case in timed[:_MOST_SLOWEST]]
+    return [(MARKS[case.outcome], case) for case in timed[:_MAX_SLOWEST]]
 
 
 def _rows(cases: Sequence[CaseResult]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from toolbox.ground.model.foreign_text import clean
 from toolbox.matrix.axes import short_names
 from toolbox.reports.page.step_details import StepCard
 
-MOST_BOXES: Final = 10_000
-_MOST_LABELLED: Final = 12  # if a box has more cells, the cells are shown only by their symbols
+MAX_BOXES: Final = 10_000
+_MAX_LABELLED: Final = 12  # if a box has more cells, the cells are shown only by their symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def make(cells: Sequence[StepCard]) -> Grid | None:
             text = ", ".join(axes[index].values[places[index]] for index in other_axes if places[index] >= 0)
             boxes[down][column].append((cell, text or cell.mark.word))
     for box in itertools.chain.from_iterable(boxes):
-        if len(box) > _MOST_LABELLED:
+        if len(box) > _MAX_LABELLED:
             box[:] = [(cell, "") for cell, _ in box]
     return Grid(axes, rows, columns, boxes)
 
@@ -79,8 +79,8 @@ def data(cells: Sequence[StepCard], grid: Grid | None) -> dict[str, Any]:
     return {
         "axes": [{"name": axis.name, "values": axis.values} for axis in axes],
         "chosen": [grid.rows, grid.columns] if grid is not None else [None, None],
-        "labelled": _MOST_LABELLED,
-        "boxes": MOST_BOXES,
+        "labelled": _MAX_LABELLED,
+        "boxes": MAX_BOXES,
         "marks": {cell.mark.key: [cell.mark.symbol, cell.mark.word] for cell in cells},
         "cells": [
             [cell.anchor, clean(cell.step.name), cell.mark.key, _places(cell, axes), _link(cell)] for cell in cells
@@ -113,6 +113,6 @@ def _first_choice(axes: Sequence[Axis]) -> tuple[int, int | None]:
     """Return the first two axes with several labels whose table is not too large; one axis and None if all are."""
     varying = [index for index, axis in enumerate(axes) if len(axis.values) > 1] or [0]
     for rows, columns in itertools.combinations(varying, 2):
-        if len(axes[rows].values) * len(axes[columns].values) <= MOST_BOXES:
+        if len(axes[rows].values) * len(axes[columns].values) <= MAX_BOXES:
             return rows, columns
     return varying[0], None

@@ -12,8 +12,8 @@ from toolbox.ground.model.events import MetricMeasured
 from toolbox.reports._web_page import digits
 from toolbox.reports.page.step_details import StepCard
 
-MOST_ROWS: Final = 250
-MOST_COLUMNS: Final = 30
+MAX_ROWS: Final = 250
+MAX_COLUMNS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def make(steps: Sequence[StepCard], elsewhere: Collection[str] = ()) -> Table | 
     names = [name for name in every_name if name not in elsewhere or name in bounded]
     if not names:
         return None
-    kept, shown_names = begun[:MOST_ROWS], names[:MOST_COLUMNS]
+    kept, shown_names = begun[:MAX_ROWS], names[:MAX_COLUMNS]
     rows = [(card, _numbers(card, shown_names)) for card in kept]
     left_out = len(names) - len(shown_names)
     return Table(shown_names, rows, len(begun) - len(kept), left_out, len(every_name) - len(names))

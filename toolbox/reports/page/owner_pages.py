@@ -31,12 +31,12 @@ from toolbox.reports.page.step_details import StepCard
 
 log = logging.getLogger(__name__)
 _TEMPLATE: Final = Path(__file__).parent / "templates/owner.html"
-_MOST_CELLS: Final = 1500  # in the grid of a page, failed cells first
-_MOST_FAILURES: Final = 200  # on a page
-_MOST_LINKS: Final = 12  # of a section, for a failed cell
-_MOST_TESTS: Final = 5  # newly failing test cases of a failed cell
-_MOST_LINES: Final = 4  # of a message
-_MOST_OWNERS: Final = 500  # pages of a run
+_MAX_CELLS: Final = 1500  # in the grid of a page, failed cells first
+_MAX_FAILURES: Final = 200  # on a page
+_MAX_LINKS: Final = 12  # of a section, for a failed cell
+_MAX_TESTS: Final = 5  # newly failing test cases of a failed cell
+_MAX_LINES: Final = 4  # of a message
+_MAX_OWNERS: Final = 500  # pages of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def overview(summary: RunState) -> list[OwnerRow]:
     comparison = since_last_run.read(summary.directory)
     new = Counter(owners[cell] for cell in _newly_failing(comparison) if cell in owners)
     rows = [OwnerRow(owner, pages.get(owner), cells[owner], failed[owner], new[owner]) for owner in cells]
-    return sorted(rows, key=lambda row: (-row.newly_failing, -row.failed, row.name))[:_MOST_OWNERS]
+    return sorted(rows, key=lambda row: (-row.newly_failing, -row.failed, row.name))[:_MAX_OWNERS]
 
 
 def write(summary: RunState, sections: PageSections) -> None:
@@ -114,7 +114,7 @@ def _write(summary: RunState, owners: Mapping[str, str], sections: PageSections)
             cards.setdefault(owner, []).append(card)
     comparison = since_last_run.read(summary.directory)
     pages = layout.owner_pages(owners.values())
-    for owner, cells in islice(cards.items(), _MOST_OWNERS):
+    for owner, cells in islice(cards.items(), _MAX_OWNERS):
         filesystem.write_derived(folder / pages[owner], partial(render, summary, owner, cells, comparison, sections))
 
 
@@ -134,7 +134,7 @@ def render(
     failed = [card for card in cells if card.mark.is_bad or _remarks.is_quarantined_failure(card.step)]
     failed.sort(key=lambda card: (card.step.identity not in new, not card.mark.is_bad))
     tests = _new_tests(comparison)
-    kept = {id(card) for card in sorted(cells, key=lambda card: not card.mark.is_bad)[:_MOST_CELLS]}
+    kept = {id(card) for card in sorted(cells, key=lambda card: not card.mark.is_bad)[:_MAX_CELLS]}
     counts = Counter(card.mark for card in cells)
     return _web_page.render(
         _TEMPLATE,
@@ -147,8 +147,8 @@ def render(
         counts=sorted(counts.items(), key=lambda item: (not item[0].is_bad, item[0].key)),
         since=comparison,
         newly_failing=sum(card.step.identity in new for card in cells),
-        failures=[_failure(card, new, tests, sections) for card in failed[:_MOST_FAILURES]],
-        more_failures=max(0, len(failed) - _MOST_FAILURES),
+        failures=[_failure(card, new, tests, sections) for card in failed[:_MAX_FAILURES]],
+        more_failures=max(0, len(failed) - _MAX_FAILURES),
         grid=matrix_grid.make([card for card in cells if id(card) in kept]),
         left_out=len(cells) - len(kept),
         faults=sections.faults,
@@ -173,8 +173,8 @@ def _failure(card: StepCard, new: set[str], tests: Mapping[str, Sequence[str]], 
     return Failure(
         card,
         cell in new,
-        card.step.message.splitlines()[:_MOST_LINES],
-        first_of(tests.get(cell, ()), _MOST_TESTS),
+        card.step.message.splitlines()[:_MAX_LINES],
+        first_of(tests.get(cell, ()), _MAX_TESTS),
         [(title, _shown(links)) for title, links in sections.links(card.step)],
     )
 
@@ -182,4 +182,4 @@ def _failure(card: StepCard, new: set[str], tests: Mapping[str, Sequence[str]], 
 def _shown(links: Sequence[PageLink]) -> list[PageLink]:
     """Return the first links, failures first, with addresses relative to the folder of the pages."""
     failures_first = sorted(links, key=lambda link: not link.mark.is_bad)
-    return [replace(link, href=f".{link.href}") for link in failures_first[:_MOST_LINKS]]  # from `./` to `../`
+    return [replace(link, href=f".{link.href}") for link in failures_first[:_MAX_LINKS]]  # from `./` to `../`

@@ -20,8 +20,8 @@ from toolbox.ground.system import redaction
 from toolbox.records.runs.layout import RunDirectory
 from toolbox.records.runs.run_state import RunState
 
-_MOST_LINES: Final = 3000
-_MOST_BYTES: Final = 1 << 18
+_MAX_LINES: Final = 3000
+_MAX_BYTES: Final = 1 << 18
 _FIELDS: Final = ("path", "value", "by", "where", "replaced", "replaced_where")
 
 
@@ -79,9 +79,9 @@ def of(run: RunState) -> Resolved:
     by_the_orchestration = [Change(change.path, change.value, change.by) for change in run.configuration_changes]
     changes = [*_applied(RunDirectory(run.directory)), *by_the_orchestration]
     lines = text.splitlines()
-    authors = _authors(text, changes) if len(text) <= _MOST_BYTES else {}
+    authors = _authors(text, changes) if len(text) <= _MAX_BYTES else {}
     config_lines = []
-    for number, line in enumerate(lines[:_MOST_LINES]):
+    for number, line in enumerate(lines[:_MAX_LINES]):
         change = authors.get(number)
         is_first = change is not None and authors.get(number - 1) is not change
         config_lines.append(ConfigLine(number + 1, line, change.by if change else "", is_first))

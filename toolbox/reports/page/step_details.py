@@ -25,8 +25,8 @@ from toolbox.reports._web_page import WAITING, Mark
 from toolbox.reports.page.case_tables import CaseTable, CaseTables
 from toolbox.reports.page.sections import CellPart, PageCell, PageLink, PageSections
 
-MOST_CELLS: Final = 1500  # cells on a page
-MOST_IN_FULL: Final = 250  # cells with all details, failed cells first
+MAX_CELLS: Final = 1500  # cells on a page
+MAX_IN_FULL: Final = 250  # cells with all details, failed cells first
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def collect(summary: RunState, sections: PageSections) -> Steps:
     plan, owners = _plan(summary.directory), cell_owners.of_run(summary.directory)
     cells = _in_plan_order(summary, plan)
     worst_first = [id(cell) for cell in sorted(cells, key=lambda cell: _rank(cell, summary))]
-    kept, in_full = set(worst_first[:MOST_CELLS]), set(worst_first[:MOST_IN_FULL])
+    kept, in_full = set(worst_first[:MAX_CELLS]), set(worst_first[:MAX_IN_FULL])
     excerpts = Excerpts(summary.directory, withheld=summary.secrets_left)
     others = [step for step in summary.steps.values() if step.kind is not StepKind.CELL]
     tables = CaseTables(summary.directory, summary.secrets_left)
@@ -110,7 +110,7 @@ def collect(summary: RunState, sections: PageSections) -> Steps:
             cards.append(_in_brief(cell, summary, planned))
     cards = [replace(card, owner=owners.get(card.step.identity, "")) for card in cards]
     return Steps(
-        cards, other_cards, len(cells) - len(cards), len(cells) > MOST_IN_FULL, excerpts.is_cut, tables.by_anchor
+        cards, other_cards, len(cells) - len(cards), len(cells) > MAX_IN_FULL, excerpts.is_cut, tables.by_anchor
     )
 
 

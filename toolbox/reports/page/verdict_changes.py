@@ -12,8 +12,8 @@ from toolbox.records.results import since_last_run
 from toolbox.records.results.since_last_run import Kind, SinceLastRun, VerdictChange
 from toolbox.reports.page.step_details import StepCard
 
-_MOST_ROWS: Final = 40
-_MOST_TESTS: Final = 5  # test cases of a row
+_MAX_ROWS: Final = 40
+_MAX_TESTS: Final = 5  # test cases of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ def make(directory: Path, cards: Iterable[StepCard]) -> VerdictChanges | None:
     return VerdictChanges(
         comparison.earlier,
         comparison.tally,
-        rows[:_MOST_ROWS],
-        max(0, len(rows) - _MOST_ROWS),
+        rows[:_MAX_ROWS],
+        max(0, len(rows) - _MAX_ROWS),
         comparison.remarks,
-        first_of(_findings(comparison), _MOST_ROWS),
+        first_of(_findings(comparison), _MAX_ROWS),
     )
 
 
@@ -86,7 +86,7 @@ def _rows(comparison: SinceLastRun, cards: Mapping[str, StepCard]) -> list[Chang
 def _lines(changes: Iterable[VerdictChange]) -> list[str]:
     cells = [str(change) for change in changes if not change.test]
     tests = [_test_line(change) for change in changes if change.test]
-    return [*cells, *first_of(tests, _MOST_TESTS)]
+    return [*cells, *first_of(tests, _MAX_TESTS)]
 
 
 def _test_line(change: VerdictChange) -> str:

@@ -21,9 +21,9 @@ from toolbox.records.results.series import RunReference
 _POINTS: Final = 48  # points of a small line
 _WIDTH: Final = 96  # pixels
 _HEIGHT: Final = 20
-_MOST_POINTS: Final = 24_000  # points of all charts of a page, so that the page stays small
+_MAX_POINTS: Final = 24_000  # points of all charts of a page, so that the page stays small
 _FEWEST_POINTS: Final = 50
-_MOST_DAYS: Final = 92
+_MAX_DAYS: Final = 92
 
 
 def line(history: History) -> Markup:
@@ -62,7 +62,7 @@ class _Runs:
 
 def points(metrics: int) -> int:
     """Return how many of the latest values the chart of each metric of a cell shows."""
-    return max(_FEWEST_POINTS, _MOST_POINTS // max(1, metrics))
+    return max(_FEWEST_POINTS, _MAX_POINTS // max(1, metrics))
 
 
 def of_cell(histories: Sequence[History]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def of_costs(days: Iterable[Cost]) -> list[dict[str, Any]]:
 
 
 def _costs(currency: str, costs: Mapping[str, float]) -> dict[str, Any]:
-    days = sorted(costs)[-_MOST_DAYS:]
+    days = sorted(costs)[-_MAX_DAYS:]
     return {
         "kind": "cost",
         "unit": truncate(clean(currency), 40),

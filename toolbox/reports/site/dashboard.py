@@ -23,12 +23,12 @@ from toolbox.reports.site import charts, formats, site_directory
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _SLOWEST: Final = 10
-_MOST_RESULTS: Final = 50  # results on the page of a cell
-_MOST_ROWS: Final = 2000  # rows of all tables of values on a page
+_MAX_RESULTS: Final = 50  # results on the page of a cell
+_MAX_ROWS: Final = 2000  # rows of all tables of values on a page
 _ROWS: Final = 200  # rows of one table of values
-_MOST_CHIPS: Final = 3000  # runs on the page of all projects
+_MAX_CHIPS: Final = 3000  # runs on the page of all projects
 _ROOM: Final = 1_000_000  # bytes, approximately, for the cells on the page of a project
-_MOST_OTHERS: Final = 1500  # cells on a page that only lists cells
+_MAX_OTHERS: Final = 1500  # cells on a page that only lists cells
 
 
 def write(
@@ -91,7 +91,7 @@ class _Pages:
             regressions=project_overview.regressions(cells),
             flaky=project_overview.flaky(cells),
             slowest=project_overview.slowest(cells)[:_SLOWEST],
-            strip=max(1, min(project_overview.RECENT, _MOST_CHIPS // max(1, len(projects)))),
+            strip=max(1, min(project_overview.RECENT, _MAX_CHIPS // max(1, len(projects)))),
             months=cost.grouped(spendings, [Group.MONTH]),
             of_projects=project_overview.latest_month(cost.grouped(spendings, [Group.MONTH, Group.PROJECT])),
             days=days,
@@ -122,8 +122,8 @@ class _Pages:
         Yields:
             For each page the number of the first cell, the number of the last cell, and the name of the page.
         """
-        for number, first in enumerate(range(begin, len(project.cells), _MOST_OTHERS), 1):
-            cells = project.cells[first : first + _MOST_OTHERS]
+        for number, first in enumerate(range(begin, len(project.cells), _MAX_OTHERS), 1):
+            cells = project.cells[first : first + _MAX_OTHERS]
             page = site_directory.file_name(project.name, f"cells-{number}")
             self._write(
                 f"projects/{page}",
@@ -139,7 +139,7 @@ class _Pages:
     def cell(self, project: Project, cell: Cell) -> None:
         """Write the page of a cell."""
         path = f"cells/{formats.cell_page(cell)}"
-        rows = max(_SLOWEST, min(_ROWS, _MOST_ROWS // max(1, len(cell.histories))))
+        rows = max(_SLOWEST, min(_ROWS, _MAX_ROWS // max(1, len(cell.histories))))
         self._write(
             path,
             "dashboard_cell.html",
@@ -149,7 +149,7 @@ class _Pages:
             cell=cell,
             points=charts.points(len(cell.histories)),
             rows=rows,
-            results=cell.results[:_MOST_RESULTS],
+            results=cell.results[:_MAX_RESULTS],
             values=lambda history: self._values(history, rows, self._target / path),
         )
 

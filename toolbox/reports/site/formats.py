@@ -18,8 +18,8 @@ from toolbox.reports._web_page import Mark
 from toolbox.reports.site import charts, site_directory
 
 _MOST: Final = 20  # rows of the tables of regressions, flaky cells and slow cells
-_MOST_MONTHS: Final = 24
-_MOST_DAYS: Final = 62
+_MAX_MONTHS: Final = 24
+_MAX_DAYS: Final = 62
 _LARGEST: Final = 1e7  # larger numbers have an exponent
 _QUARANTINED: Final = Mark("quarantined", "\u22a0", "failed in quarantine")
 _HEADINGS: Final = ("%m-%d", "%Y-%m-%d", "%m-%d %H:%M", "%m-%d %H:%M:%S")
@@ -103,8 +103,8 @@ WORDS: Final[dict[str, Any]] = {
     "earlier": latest_cases.EARLIER,
     "cell_anchor": _links.cell_anchor,
     "most": _MOST,
-    "most_months": _MOST_MONTHS,
-    "most_days": _MOST_DAYS,
+    "most_months": _MAX_MONTHS,
+    "most_days": _MAX_DAYS,
     "number": number,
     "counted": counted,
     "percent": percent,

@@ -60,8 +60,8 @@ _TASK_STYLES: Final = {
 _MARKS: Final = {True: ("pass ", "green"), False: ("FAIL ", "bold red"), None: ("---- ", "yellow")}
 _REFRESH_SECONDS: Final = 0.125
 _UNBROKEN_COLUMNS: Final = 2000
-_MOST_LINES: Final = 6
-MOST_ROWS: Final = 12  # running cells at the bottom
+_MAX_LINES: Final = 6
+MAX_ROWS: Final = 12  # running cells at the bottom
 
 
 _Part = str | tuple[str, str]
@@ -207,7 +207,7 @@ class View:
         if not self._progress.is_shown:
             return
         yield Text(self._progress.headline(), style="bold")
-        for name, seconds, line in itertools.islice(self._progress.rows(), MOST_ROWS):
+        for name, seconds, line in itertools.islice(self._progress.rows(), MAX_ROWS):
             row = Text.assemble((f"  {clean(name)}", "bold"), f"  {duration(seconds)}  ", (masked(line), "dim"))
             row.no_wrap, row.overflow = True, "ellipsis"
             yield row
@@ -258,4 +258,4 @@ def _indent(step: str) -> str:
 def block(text: str, indent: str) -> str:
     """Return text with indented lines. If there are many lines, the lines in the middle are omitted."""
     lines = [truncate(line) for line in clean(text).splitlines() if line.strip()]
-    return f"\n{indent}".join(without_middle(lines, _MOST_LINES))
+    return f"\n{indent}".join(without_middle(lines, _MAX_LINES))

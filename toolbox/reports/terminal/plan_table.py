@@ -20,7 +20,7 @@ from toolbox.matrix.axes import short_names
 from toolbox.matrix.expected_costs import CostPlan, Expected
 from toolbox.matrix.plan import Cell, Plan
 
-_MOST_NAMED: Final = 5  # skipped cells with the same reason
+_MAX_NAMED: Final = 5  # skipped cells with the same reason
 
 
 def show(plan: Plan, costs: CostPlan, console: Console) -> None:
@@ -58,7 +58,7 @@ def _left_out(plan: Plan) -> Iterator[str]:
         if cell.skip:
             names.setdefault(cell.skip, []).append(cell.name)
     for reason, skipped in names.items():
-        yield f"{'; '.join(first_of(skipped, _MOST_NAMED))}: {reason}"
+        yield f"{'; '.join(first_of(skipped, _MAX_NAMED))}: {reason}"
 
 
 def _takes(cell: Cell) -> str:

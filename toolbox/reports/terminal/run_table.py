@@ -22,11 +22,11 @@ from toolbox.records.runs import cell_owners
 from toolbox.records.runs.evidence_files import last_line
 from toolbox.records.runs.layout import CLEANUP, RunDirectory
 from toolbox.records.runs.run_state import RunState, State, StepState
-from toolbox.reports.terminal.live_view import MOST_ROWS, STYLES, View, block, masked
+from toolbox.reports.terminal.live_view import MAX_ROWS, STYLES, View, block, masked
 
-_MOST_CELLS: Final = 40  # cells in the table
-_MOST_FAILURES: Final = 15
-_MOST_OPEN: Final = 5
+_MAX_CELLS: Final = 40  # cells in the table
+_MAX_FAILURES: Final = 15
+_MAX_OPEN: Final = 5
 _LONGEST_LINE: Final = 500
 
 
@@ -37,17 +37,17 @@ def show(summary: RunState, view: View) -> None:
         line = masked(last_line(_log_of(step, summary.directory)) or step.attempts[-1].waiting)
         view.line(f"  {step.name}: {line or 'no output yet'}", style="dim")
     owners = cell_owners.of_run(summary.directory) if summary.failures else {}
-    for failure in summary.failures[:_MOST_FAILURES]:
+    for failure in summary.failures[:_MAX_FAILURES]:
         owner = owners.get(failure.identity, "") if failure.kind is StepKind.CELL else ""
         view.console.print(_failure(failure, summary.directory, owner), soft_wrap=True)
-    if (more := len(summary.failures) - _MOST_FAILURES) > 0:
+    if (more := len(summary.failures) - _MAX_FAILURES) > 0:
         view.line(f"\nand {more} more, in {RunDirectory(summary.directory).summary}", style="bold")
     if summary.cancelled and summary.failures and summary.failures[0].verdict is not Verdict.CANCELLED:
         view.line(f"\n{summary.cancelled} other steps were cancelled", style=STYLES[Verdict.CANCELLED])
     remarks = [step for step in summary.cells if step.message and step.verdict is Verdict.PASSED]
-    for step in remarks[:_MOST_FAILURES]:
+    for step in remarks[:_MAX_FAILURES]:
         view.line(f"\n{step.name} passed with a remark:\n  {block(step.message, '  ')}", style="yellow")
-    if (more := len(remarks) - _MOST_FAILURES) > 0:
+    if (more := len(remarks) - _MAX_FAILURES) > 0:
         view.line(f"\nand {more} more cells that passed with a remark, in {RunDirectory(summary.directory).summary}")
     for finding in summary.attribution:
         view.line(f"\nfailed cells have in common: {clean(str(finding))}", style="bold")
@@ -93,7 +93,7 @@ def _elapsed(step: StepState, state: State) -> float | None:
 def _going_on(summary: RunState) -> list[StepState]:
     """Return the running cells that have an attempt."""
     cells = [step for step in summary.cells if step.verdict is None and step.attempts]
-    return cells[:MOST_ROWS] if summary.state is State.RUNNING else []
+    return cells[:MAX_ROWS] if summary.state is State.RUNNING else []
 
 
 def _log_of(step: StepState, directory: Path) -> Path:
@@ -102,10 +102,10 @@ def _log_of(step: StepState, directory: Path) -> Path:
 
 def _listed(summary: RunState) -> list[StepState]:
     """Return the steps to list. If there are many cells, only the cells that did not pass are listed."""
-    if len(summary.cells) <= _MOST_CELLS:
+    if len(summary.cells) <= _MAX_CELLS:
         return list(summary.steps.values())
     not_passed = [step.step for step in summary.cells if step.verdict is None or not step.verdict.is_pass]
-    kept = set(not_passed[:_MOST_CELLS])
+    kept = set(not_passed[:_MAX_CELLS])
     return [step for step in summary.steps.values() if step.kind is not StepKind.CELL or step.step in kept]
 
 
@@ -204,7 +204,7 @@ def _since_last_run(summary: RunState) -> Iterator[Text]:
             yield Text(_line(f"since {found.earlier}: {found.tally}"), style="bold")
         if found.remarks:
             yield Text(_line(f"against the baseline: {found.remarks}"))
-        for metric in found.lost[:_MOST_FAILURES]:
+        for metric in found.lost[:_MAX_FAILURES]:
             yield Text(_line(f"{metric.name}: {metric}"), style="yellow")
 
 
@@ -213,9 +213,9 @@ def _line(text: str) -> str:
 
 
 def _remaining_resources(summary: RunState) -> Iterator[Text]:
-    for entry in summary.remaining_resources[:_MOST_OPEN]:
+    for entry in summary.remaining_resources[:_MAX_OPEN]:
         yield Text(clean(f"remote resource: {entry}"), style="" if entry.is_kept else STYLES[Verdict.ERROR])
-    if (more := len(summary.remaining_resources) - _MOST_OPEN) > 0:
+    if (more := len(summary.remaining_resources) - _MAX_OPEN) > 0:
         yield Text(f"and {more} more remote resources: `{environ.program()} resources list` shows them")
 
 
@@ -223,7 +223,7 @@ def _warnings(summary: RunState) -> Iterator[Text]:
     if summary.damage:
         yield Text(clean(summary.damage_warning), style="bold red")
     if summary.secrets_left:
-        named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MOST_FAILURES])
+        named = ", ".join(clean(file) for file in sorted(summary.secrets_left)[:_MAX_FAILURES])
         yield Text(f"do not publish these files, which contain a secret: {named}", style="bold red")
 
 
@@ -236,10 +236,10 @@ def _without_end(summary: RunState) -> Iterator[Text]:
         (summary.open_attempts, "may be running", f"`{command}` adopts the attempt; --abandon gives it up"),
         (summary.abandoned_attempts, "was given up, and may have left files or processes", f"`{command}` removes them"),
     ):
-        for step, attempt in attempts[:_MOST_OPEN]:
+        for step, attempt in attempts[:_MAX_OPEN]:
             where = f"attempt {attempt.attempt} of {step.name} on {attempt.target}"
             yield Text(clean(f"{where} {state}: {what_to_do}"), style=STYLES[Verdict.ERROR])
-        if (more := len(attempts) - _MOST_OPEN) > 0:
+        if (more := len(attempts) - _MAX_OPEN) > 0:
             yield Text(f"and {more} more, in {RunDirectory(summary.directory).summary}")
 
 

@@ -29,8 +29,8 @@ from toolbox.records.results.store import Store
 from toolbox.reports.terminal import live_view, rows
 from toolbox.reports.terminal.rows import Row
 
-_MOST_CASES: Final = 100  # rows of test cases in a table
-_MOST_CHANGES: Final = 20  # cells and test cases whose verdict changed
+_MAX_CASES: Final = 100  # rows of test cases in a table
+_MAX_CHANGES: Final = 20  # cells and test cases whose verdict changed
 
 Database = Annotated[
     str | None,
@@ -142,12 +142,10 @@ class StoreFlags(FlagGroup):
 
     def render_cases(self, cases: Sequence[Row], columns: Sequence[str], location: str) -> str | None:
         """Print rows of test cases. As text, only the first rows are printed; JSON and CSV contain all."""
-        if self.format != "text" or len(cases) <= _MOST_CASES:
+        if self.format != "text" or len(cases) <= _MAX_CASES:
             return self.render(cases, columns, location)
-        remark = (
-            f"{_MOST_CASES} of {len(cases)} test cases are listed: --tests=PATTERN selects, --format=json lists all"
-        )
-        return self.render(cases[:_MOST_CASES], columns, location, remarks=[remark])
+        remark = f"{_MAX_CASES} of {len(cases)} test cases are listed: --tests=PATTERN selects, --format=json lists all"
+        return self.render(cases[:_MAX_CASES], columns, location, remarks=[remark])
 
 
 def run_filter(
@@ -210,7 +208,7 @@ def verdict_remarks(connection: Connection, old: Filter, new: Filter) -> list[st
         return []
     changes = [*compared.cells, *compared.tests]
     lines = [f"{change.kind}: {' '.join(filter(None, (change.name, change.test)))}: {change}" for change in changes]
-    return [f"since {compared.earlier}: {compared.tally}", *first_of(lines, _MOST_CHANGES)]
+    return [f"since {compared.earlier}: {compared.tally}", *first_of(lines, _MAX_CHANGES)]
 
 
 def case_pattern(tests: bool | str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-_MOST_FILES = 1000  # for more files, one sync of the whole system is faster than a sync of each file
+_MAX_FILES = 1000  # for more files, one sync of the whole system is faster than a sync of each file
 
 
 def sync_tree(top: str) -> None:
@@ -16,7 +16,7 @@ def sync_tree(top: str) -> None:
         non_empty = [folder] if subfolders or names else []
         for path in (*non_empty, *(os.path.join(folder, name) for name in names)):
             count += 1
-            if count > _MOST_FILES:
+            if count > _MAX_FILES:
                 os.sync()
                 return
             sync(path)

@@ -10,7 +10,7 @@ import os
 from toolbox.ground.kit import safe_files
 
 _PIECE_BYTES = 1 << 16
-_MOST_PIECES = 16
+_MAX_PIECES = 16
 
 
 class Echo:
@@ -36,7 +36,7 @@ class Echo:
 
     def pump(self) -> None:
         """Write new output without blocking, and at most 1 MiB, because the supervisor has other work."""
-        for _ in range(_MOST_PIECES):
+        for _ in range(_MAX_PIECES):
             self._pending = self._pending or self._next()
             if not self._pending:
                 return

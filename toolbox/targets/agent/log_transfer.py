@@ -19,7 +19,7 @@ from toolbox.ground.kit.attempt_files import log_name
 
 CONTENT = "content"
 _BEFORE_CONTENT = f', "{CONTENT}": '
-_MOST_BYTES = 1 << 16  # of both logs together, before compression
+_MAX_BYTES = 1 << 16  # of both logs together, before compression
 _PIECE_BYTES = 1 << 20
 
 
@@ -32,12 +32,12 @@ def pack(directory: str, checksums: Mapping[str, List[int]]) -> Optional[str]:
     Returns:
         None if the logs are too long, or if a file does not have the checksum of its log.
     """
-    if sum(size for size, _ in checksums.values()) > _MOST_BYTES:
+    if sum(size for size, _ in checksums.values()) > _MAX_BYTES:
         return None
     files = {stream: os.path.join(directory, log_name(stream)) for stream in checksums}
     if any(checksum(file) != checksums[stream] for stream, file in files.items()):
         return None
-    content = b"".join(safe_files.read(file, _MOST_BYTES) for file in files.values() if safe_files.is_regular(file))
+    content = b"".join(safe_files.read(file, _MAX_BYTES) for file in files.values() if safe_files.is_regular(file))
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
@@ -51,7 +51,7 @@ def unpack(logs: object, streams: Sequence[str]) -> Optional[Dict[str, bytes]]:
     try:
         assert isinstance(logs, Mapping)
         decompressor = zlib.decompressobj()
-        content = decompressor.decompress(base64.b64decode(logs[CONTENT], validate=True), _MOST_BYTES)
+        content = decompressor.decompress(base64.b64decode(logs[CONTENT], validate=True), _MAX_BYTES)
         contents = {}
         for stream in streams:
             size = logs[stream][0]

@@ -47,7 +47,7 @@ _FIRST_REPEAT_SECONDS = 5.0
 _LONGEST_REPEAT_SECONDS = 60.0
 # A kubelet divides 12 KiB among the containers of a pod, including init containers and containers that others inject,
 # and cuts off the rest of each message. This is enough for 8 containers.
-_MOST_MESSAGE_BYTES = 1400
+_MAX_MESSAGE_BYTES = 1400
 _IN_TERMINATION_MESSAGE = {OUTCOME, EXIT_CODE}
 _ENDED_BY_ITSELF = ("exit", "signal")
 _FAILED = 1
@@ -92,7 +92,7 @@ def _report(outcome: Dict[str, Any], logs: Dict[str, List[int]], directory: str)
     """Write the termination message, and return whether it carries the logs."""
     content = log_transfer.pack(directory, logs)
     whole = json.dumps({**outcome, "logs": {**logs, log_transfer.CONTENT: content}})
-    is_short = content is not None and len(whole) <= _MOST_MESSAGE_BYTES
+    is_short = content is not None and len(whole) <= _MAX_MESSAGE_BYTES
     with open(TERMINATION_LOG, "w", encoding="utf-8") as stream:
         stream.write(whole if is_short else json.dumps({**outcome, "logs": logs}))
     return is_short

@@ -30,7 +30,7 @@ _NAMES = (
     ".ssh/environment",
     ".ssh/rc",
 )
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 # A file that has changed in this time may change again without another time of change.
 _RECENT_SECONDS = 2.0
 Version = Optional[Tuple[int, ...]]
@@ -104,7 +104,7 @@ def _digest(path: str) -> str:
 
 def _read(path: str) -> str:
     try:
-        return hashlib.sha256(safe_files.read(os.path.realpath(path), _MOST_BYTES)).hexdigest()
+        return hashlib.sha256(safe_files.read(os.path.realpath(path), _MAX_BYTES)).hexdigest()
     except FileNotFoundError:
         return ""
     except OSError:

@@ -25,7 +25,7 @@ from toolbox.targets.agent.supervisor import Supervisor
 _STANDARD = (0, 1, 2)
 _LENGTH_DIGITS = 8
 _ENDED = b"."  # written when the workload has ended, and the process waits for the next one
-_MOST_IDLE = 16
+_MAX_IDLE = 16
 _LONGEST_PATH = 1 << 13
 
 
@@ -109,7 +109,7 @@ class SupervisorPool:
 
     def take_back(self, process: SupervisorProcess) -> None:
         """Use a process, whose workload has ended, for another workload."""
-        if process.becomes_idle() and len(self._idle) < _MOST_IDLE:
+        if process.becomes_idle() and len(self._idle) < _MAX_IDLE:
             self._idle.append(process)
         else:
             process.end()

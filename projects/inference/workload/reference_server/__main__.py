@@ -24,7 +24,7 @@ try:
     from checkpoint import CheckpointError, read
 
     from . import fmaas_api, http_connections, openai_api, openai_requests
-    from .engine import MOST_JOBS, Engine
+    from .engine import MAX_JOBS, Engine
     from .generation import EngineError, Limits, StoppingError
     from .model import DTYPES, ModelError
     from .shards import ModelOptions, ShardedModel
@@ -120,8 +120,8 @@ async def serve(options: argparse.Namespace) -> None:
 
 
 def _limits(options: argparse.Namespace, context: int) -> Limits:
-    if options.max_batch_size > MOST_JOBS:
-        raise ModelError(f"--max_batch_size must be at most {MOST_JOBS}, because the server accepts no more requests")
+    if options.max_batch_size > MAX_JOBS:
+        raise ModelError(f"--max_batch_size must be at most {MAX_JOBS}, because the server accepts no more requests")
     length = options.max_sequence_length or context
     if not 2 <= length <= context:
         raise ModelError(f"--max_sequence_length must be between 2 and {context}, which is the context of the model")
@@ -165,13 +165,13 @@ async def _listen(engine: Engine, options: argparse.Namespace) -> None:
 async def _start_grpc(engine: Engine, name: str, options: argparse.Namespace) -> tuple[grpc.aio.Server, int]:
     options_of_grpc = {
         "grpc.so_reuseport": 0,  # else two servers can share a port
-        "grpc.max_receive_message_length": openai_requests.MOST_BODY_BYTES,
+        "grpc.max_receive_message_length": openai_requests.MAX_BODY_BYTES,
         # End connections of clients that do nothing, or that have vanished. A client connects again for its next call.
         "grpc.server_handshake_timeout_ms": 10_000,
         "grpc.max_connection_idle_ms": 600_000,
         "grpc.keepalive_time_ms": 20_000,
         "grpc.keepalive_timeout_ms": 20_000,
-        "grpc.max_concurrent_streams": MOST_JOBS,  # of each connection
+        "grpc.max_concurrent_streams": MAX_JOBS,  # of each connection
     }
     server = grpc.aio.server(options=list(options_of_grpc.items()))
     server.add_generic_rpc_handlers([fmaas_api.handler(fmaas_api.Service(engine, name))])

@@ -18,7 +18,7 @@ from .batching import Batch, Forward, Job
 from .generation import EngineError, Event, Failed, Limits, OverloadedError, Request
 from .vocabulary import Vocabulary
 
-MOST_JOBS = 1024  # running and waiting ones together
+MAX_JOBS = 1024  # running and waiting ones together
 SECONDS_TO_END = 5.0
 
 
@@ -35,7 +35,7 @@ class Engine:
     """
 
     def __init__(
-        self, model: Forward, vocabulary: Vocabulary, limits: Limits, *, slots: int, most_jobs: int = MOST_JOBS
+        self, model: Forward, vocabulary: Vocabulary, limits: Limits, *, slots: int, most_jobs: int = MAX_JOBS
     ) -> None:
         self.vocabulary = vocabulary
         self.limits = limits

@@ -41,7 +41,7 @@ from .generation import (
 from .visible_text import VisibleText
 
 DEFAULT_NEW_TOKENS = 20
-MOST_TOP_TOKENS = 5
+MAX_TOP_TOKENS = 5
 LOWEST_TEMPERATURE = 0.05
 # The names of the protocol for the options that have other names there.
 NAMES: Final[Mapping[str, str]] = {"top_tokens": "top_n_tokens", "prompt": "text"}
@@ -142,8 +142,8 @@ def _options(parameters: fmaas.Parameters, *, default_length: int) -> Options:
     if (shown.token_logprobs or shown.token_ranks or shown.top_n_tokens) and not shows_tokens:
         message = "must request input and/or generated tokens to request extra token detail"
         raise RequestError("response", message, tgis_message=message)
-    if shown.top_n_tokens > MOST_TOP_TOKENS:
-        raise RequestError("top_n_tokens", f"must be <= {MOST_TOP_TOKENS}")
+    if shown.top_n_tokens > MAX_TOP_TOKENS:
+        raise RequestError("top_n_tokens", f"must be <= {MAX_TOP_TOKENS}")
     penalty = parameters.decoding.length_penalty
     if parameters.decoding.HasField("length_penalty") and not 1 <= penalty.decay_factor <= 10:
         raise RequestError("length_penalty", "must be >= 1.0 and <= 10.0")

@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MOST_STOP_SEQUENCES, STOP_SEQUENCE_BYTES = 6, 240  # the limits of TGIS
-MOST_TOP_TOKENS = 20
-MOST_PENALTY = 1e6  # scores that are multiplied with it, or divided by it, are finite numbers
-MOST_QUOTED = 100  # characters of a request in an error
+MAX_STOP_SEQUENCES, STOP_SEQUENCE_BYTES = 6, 240  # the limits of TGIS
+MAX_TOP_TOKENS = 20
+MAX_PENALTY = 1e6  # scores that are multiplied with it, or divided by it, are finite numbers
+MAX_QUOTED = 100  # characters of a request in an error
 
 
 class RequestError(Exception):
@@ -123,25 +123,25 @@ class Options:
         _require(self.min_new_tokens >= 0, "min_new_tokens", "must be >= 0")
         _require(self.repetition_penalty > 0, "repetition_penalty", "must be > 0.0")
         _require(
-            1 / MOST_PENALTY <= self.repetition_penalty <= MOST_PENALTY,
+            1 / MAX_PENALTY <= self.repetition_penalty <= MAX_PENALTY,
             "repetition_penalty",
-            f"must be between {1 / MOST_PENALTY} and {MOST_PENALTY}",
+            f"must be between {1 / MAX_PENALTY} and {MAX_PENALTY}",
         )
         _require(self.truncate_input_tokens >= 0, "truncate_input_tokens", "must be >= 0")
-        _require(0 <= self.top_tokens <= MOST_TOP_TOKENS, "top_tokens", f"must be between 0 and {MOST_TOP_TOKENS}")
+        _require(0 <= self.top_tokens <= MAX_TOP_TOKENS, "top_tokens", f"must be between 0 and {MAX_TOP_TOKENS}")
         lengths = [len(sequence.encode(errors="replace")) for sequence in self.stop_sequences]
         _require(
-            len(lengths) <= MOST_STOP_SEQUENCES and all(0 < length <= STOP_SEQUENCE_BYTES for length in lengths),
+            len(lengths) <= MAX_STOP_SEQUENCES and all(0 < length <= STOP_SEQUENCE_BYTES for length in lengths),
             "stop_sequences",
-            f"can have at most {MOST_STOP_SEQUENCES} non-empty texts of at most {STOP_SEQUENCE_BYTES} UTF-8 bytes each",
-            tgis_message=f"can specify at most {MOST_STOP_SEQUENCES} non-empty stop sequences, "
+            f"can have at most {MAX_STOP_SEQUENCES} non-empty texts of at most {STOP_SEQUENCE_BYTES} UTF-8 bytes each",
+            tgis_message=f"can specify at most {MAX_STOP_SEQUENCES} non-empty stop sequences, "
             f"each not more than {STOP_SEQUENCE_BYTES} UTF8 bytes",
         )
 
 
 def quoted(text: str) -> str:
     """Return a text of a client as an error should show it: in ASCII, in quotes, and abbreviated."""
-    return f"{text[:MOST_QUOTED]!a}{'...' * (len(text) > MOST_QUOTED)}"
+    return f"{text[:MAX_QUOTED]!a}{'...' * (len(text) > MAX_QUOTED)}"
 
 
 def _require(correct: bool, parameter: str, problem: str, *, tgis_message: str = "") -> None:

@@ -16,14 +16,14 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 
-from .generation import MOST_QUOTED, Options, OverloadedError, RequestError, Sampling, StoppingError
+from .generation import MAX_QUOTED, Options, OverloadedError, RequestError, Sampling, StoppingError
 
 B = TypeVar("B", bound="Body")
 T = TypeVar("T")
 # Otherwise, a list of very many wrong items is answered only after seconds.
 List = Annotated[list[T], Field(fail_fast=True)]
 
-MOST_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 GREEDY_TEMPERATURE = 1e-5  # below, take the most probable token
 # The names of the protocol for the options that have other names there.
 NAMES: Final[Mapping[str, str]] = {
@@ -167,8 +167,8 @@ async def parsed(request: HttpRequest, kind: type[B]) -> B:
     content = b""
     async for chunk in request.stream():
         content += chunk
-        if len(content) > MOST_BODY_BYTES:
-            raise ApiError(413, f"the body has more than {MOST_BODY_BYTES} bytes")
+        if len(content) > MAX_BODY_BYTES:
+            raise ApiError(413, f"the body has more than {MAX_BODY_BYTES} bytes")
     try:
         document = from_json(content, allow_inf_nan=False)
     except ValueError as error:
@@ -195,7 +195,7 @@ def _refusal(error: ValidationError) -> ApiError:
 def _name(location: Sequence[str | int]) -> str:
     """Return the name of a parameter. Pydantic adds names of types, as `str` or `list[str]`, after that of a union."""
     first, *others = map(str, location)
-    return ".".join([first, *takewhile(lambda part: part != "str" and "[" not in part, others)])[:MOST_QUOTED]
+    return ".".join([first, *takewhile(lambda part: part != "str" and "[" not in part, others)])[:MAX_QUOTED]
 
 
 def as_api_error(error: Exception) -> ApiError:

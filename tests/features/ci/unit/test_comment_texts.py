@@ -44,7 +44,7 @@ def test_a_partial_run_says_why_and_how_its_status_is_named() -> None:
 
 def test_the_longest_comment_of_a_partial_run_fits() -> None:
     part = replace(PART, differences=("'" * 500,) * 9)
-    report = "x" * comment_texts.MOST_DETAILS
+    report = "x" * comment_texts.MAX_DETAILS
     text = comment_texts.ended(part, "failure", report, [])
     assert report in text
     assert len(run_comment.body_of(part, text)) + retest_records.LONGEST < LONGEST

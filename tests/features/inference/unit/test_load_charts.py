@@ -160,7 +160,7 @@ def test_a_file_with_a_secret_or_behind_a_link_is_not_read(tmp_path: Path) -> No
 
 
 def test_a_page_has_a_limited_number_of_loads_and_steps(tmp_path: Path) -> None:
-    many = [results(*(step(rate) for rate in range(1, 81)))] + [results(step())] * load_charts.MOST_CELLS
+    many = [results(*(step(rate) for rate in range(1, 81)))] + [results(step())] * load_charts.MAX_CELLS
     page = run_page.render(run_of(tmp_path / "r-1", *many))
     assert "The page has no room for 20 more steps" in page
     assert "The page has no room for the loads of 1 more cells" in page

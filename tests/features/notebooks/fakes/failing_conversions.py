@@ -45,5 +45,5 @@ def _convert(document: dict[str, Any]) -> str:
 if __name__ == "__main__":
     html_converter._converter = lambda: _convert
     if sys.argv[1] == "hang":
-        html_converter.MOST_SECONDS = 1  # type: ignore[misc]  # a test must not wait for 30 s
+        html_converter.MAX_SECONDS = 1  # type: ignore[misc]  # a test must not wait for 30 s
     html_converter.main()

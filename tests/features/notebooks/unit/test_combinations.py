@@ -397,7 +397,7 @@ def test_a_directory_of_a_notebook_that_cannot_be_sent_is_named(load: Load, monk
     assert "one.ipynb is in a directory that contains more than 2 GB" in fault(configuration)
     data.unlink()
     assert not faults(configuration)
-    monkeypatch.setattr(runtime_files, "_MOST_SENT_FILES", 2)
+    monkeypatch.setattr(runtime_files, "_MAX_SENT_FILES", 2)
     assert "one.ipynb is in a directory that contains more than 2 files" in fault(configuration)
 
 

@@ -149,7 +149,7 @@ def test_the_end_of_a_slow_converter_ends_no_cell_of_the_run(
 ) -> None:
     summary, attempt = run_of(tmp_path, "first")
     monkeypatch.setattr(notebook_pages, "_PROGRAM", ("sleep", "60"))
-    monkeypatch.setattr(notebook_pages, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(notebook_pages, "MAX_SECONDS", 0.2)
     with subprocess.Popen(["sleep", "60"], env=processes.environment(attempt)) as cell:
         notebook_pages.make_missing(summary)
         assert cell.poll() is None

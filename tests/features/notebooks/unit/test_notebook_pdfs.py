@@ -73,7 +73,7 @@ def test_a_page_is_printed_once_without_a_network_and_without_secrets(
 def test_a_failure_is_a_warning(
     tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, script: str
 ) -> None:
-    monkeypatch.setattr(notebook_pdfs, "MOST_SECONDS", 1.0)
+    monkeypatch.setattr(notebook_pdfs, "MAX_SECONDS", 1.0)
     fake.write_text(f"#!/bin/sh\n{script}\n")
     summary, file = run_of(tmp_path)
     notebook_pdfs.make_missing(summary)

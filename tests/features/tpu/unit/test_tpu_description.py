@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from toolbox.features.tpu.tpu_description import MOST_SCRIPT_BYTES, TpuDescription, name_fault
+from toolbox.features.tpu.tpu_description import MAX_SCRIPT_BYTES, TpuDescription, name_fault
 
 FIELDS: dict[str, Any] = {
     "project": "my-project",
@@ -61,7 +61,7 @@ def test_one_zone_is_a_list_of_one() -> None:
         ({"service_account": "nobody"}, "is not the email address of a service account"),
         ({"startup_script": "x", "startup_script_file": "y"}, "use either startup_script or startup_script_file"),
         ({"startup_script_file": "/no/such/file"}, "startup_script_file cannot be read"),
-        ({"startup_script": "x" * (MOST_SCRIPT_BYTES + 1)}, "let it download what it needs"),
+        ({"startup_script": "x" * (MAX_SCRIPT_BYTES + 1)}, "let it download what it needs"),
         ({"startup_script": "a\0b"}, "null character"),
         ({"data_disks": [{"source": "../x"}]}, "is not a disk"),
         ({"data_disks": [{"source": "d"}], "slices": 2}, "the disk d is for 2 workers, so it needs mode: read-only"),

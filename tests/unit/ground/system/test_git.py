@@ -113,7 +113,7 @@ def test_only_the_host_of_the_repository_gets_the_token_and_not_by_argv() -> Non
 
 
 def test_a_server_that_never_answers_is_an_error_of_the_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(git, "_MOST_SECONDS", 0.5)
+    monkeypatch.setattr(git, "_MAX_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"https://127.0.0.1:{server.getsockname()[1]}/a"
         with pytest.raises(InfrastructureError, match=r"cannot be read: git did not end within 0.5 s"):

@@ -95,7 +95,7 @@ def test_a_missing_file_is_named(exported: Storage, tmp_path: Path) -> None:
 
 def test_a_huge_size_is_refused_before_anything_is_read(local: Storage, run: Path, tmp_path: Path) -> None:
     files = list_of(run)
-    huge = {"huge": {"size": run_download.MOST_BYTES + 1, "sha256": 64 * "0"}}
+    huge = {"huge": {"size": run_download.MAX_BYTES + 1, "sha256": 64 * "0"}}
     forged = manifest.FileList.model_validate({"files": {**files.model_dump()["files"], **huge}})
     local.write(f"{FOLDER}/{manifest.FILES}", [manifest.content_of(forged)])
     local.write(f"{FOLDER}/{manifest.RECORD}", [manifest.content_of(record_of(forged))])

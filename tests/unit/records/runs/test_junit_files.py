@@ -258,7 +258,7 @@ def test_no_file_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_too_many_cases_are_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(junit_files, "MOST_CASES", 2)
+    monkeypatch.setattr(junit_files, "MAX_CASES", 2)
     with pytest.raises(JUnitFault, match="more than 2 test cases"):
         read(tmp_path, f"<testsuite>{'<testcase/>' * 3}</testsuite>")
 

@@ -292,14 +292,14 @@ def test_records_must_be_plain_files(tmp_path: Path, name: str) -> None:
 
 def test_records_are_limited_in_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = Shard(1).write(tmp_path)
-    for limit, name in (("_MOST_JOURNAL", "journal.jsonl"), ("_MOST_RECORD", "run.json")):
+    for limit, name in (("_MAX_JOURNAL", "journal.jsonl"), ("_MAX_RECORD", "run.json")):
         with monkeypatch.context() as patch:
             patch.setattr(shard_run, limit, 10)
             with pytest.raises(UsageError, match=f"{name} has .* at most 10"):
                 shard_run.read(directory)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("_MOST_FILES", 3), ("_MOST_BYTES", 30)])
+@pytest.mark.parametrize(("limit", "value"), [("_MAX_FILES", 3), ("_MAX_BYTES", 30)])
 def test_the_files_of_all_shards_together_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:

@@ -13,7 +13,7 @@ from toolbox.ground.model.errors import InfrastructureError
 from toolbox.ground.model.forge_data import CommitReport, NamedLine
 from toolbox.ground.model.text import truncate
 
-MOST_ANNOTATIONS: Final = 50  # of a request
+MAX_ANNOTATIONS: Final = 50  # of a request
 LONGEST_OUTPUT: Final = 65_535  # characters of the title, of the summary and of the text
 _LONGEST_TITLE: Final = 255
 _CONCLUSIONS: Final = {
@@ -31,8 +31,8 @@ def requests(report: CommitReport) -> list[dict[str, Any]]:
         "summary": report.text if 0 < len(report.text) <= LONGEST_OUTPUT else f"See the [workflow run]({report.url}).",
     }
     annotations = list(map(_annotation, report.lines))
-    first, rest = annotations[:MOST_ANNOTATIONS], annotations[MOST_ANNOTATIONS:]
-    groups = [rest[begin : begin + MOST_ANNOTATIONS] for begin in range(0, len(rest), MOST_ANNOTATIONS)]
+    first, rest = annotations[:MAX_ANNOTATIONS], annotations[MAX_ANNOTATIONS:]
+    groups = [rest[begin : begin + MAX_ANNOTATIONS] for begin in range(0, len(rest), MAX_ANNOTATIONS)]
     created = {
         "name": report.name,
         "head_sha": report.revision,

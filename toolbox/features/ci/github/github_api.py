@@ -35,7 +35,7 @@ _LONGEST_WAIT: Final = 300.0  # seconds for a rate limit to end
 _TIMEOUT: Final = 30  # seconds for an answer
 _WRITE_PAUSE: Final = 1.0  # seconds between two requests that write, as GitHub asks for
 _PAGE: Final = 100
-_MOST_PAGES: Final = 50
+_MAX_PAGES: Final = 50
 _CREATES: Final = "POST"
 _FAULTS: Final = range(500, 600)  # HTTP statuses
 _NO_ACCOUNT: Final = "not accessible by integration"  # the answer to the token of a job that asks for its account
@@ -110,13 +110,13 @@ class GitHubApi:
         Raises:
             InfrastructureError: a request failed, or the list has more than 5,000 items.
         """
-        for page in range(1, _MOST_PAGES + 1):
+        for page in range(1, _MAX_PAGES + 1):
             answer = self.get(path, **query, per_page=_PAGE, page=page)
             found = answer if isinstance(answer, list) else []
             yield from map(mapping, found)
             if len(found) < _PAGE:
                 return
-        raise InfrastructureError(f"GitHub has more than {_PAGE * _MOST_PAGES:,} items in {path}")
+        raise InfrastructureError(f"GitHub has more than {_PAGE * _MAX_PAGES:,} items in {path}")
 
     def send(self, method: str, path: str, body: Mapping[str, object]) -> Any:
         """Send a JSON body, and return the parsed answer.

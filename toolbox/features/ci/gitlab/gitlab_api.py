@@ -29,7 +29,7 @@ _TRIES: Final = 4
 _LONGEST_WAIT: Final = 300  # seconds for a rate limit to end
 _TIMEOUT: Final = 30.0  # seconds for an answer
 _PAGE: Final = 100
-_MOST_ITEMS: Final = 5000
+_MAX_ITEMS: Final = 5000
 _DENIED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -78,12 +78,12 @@ class GitLabApi:
         Raises:
             InfrastructureError: a request failed, or the list has more than 5,000 items.
         """
-        for page in range(1, _MOST_ITEMS // _PAGE + 1):
+        for page in range(1, _MAX_ITEMS // _PAGE + 1):
             answer = self._call("GET", path, query={**query, "per_page": _PAGE, "page": page})
             yield from map(mapping, answer.json())
             if not answer.headers.get("X-Next-Page"):
                 return
-        raise InfrastructureError(f"GitLab has more than {_MOST_ITEMS:,} items in {path}")
+        raise InfrastructureError(f"GitLab has more than {_MAX_ITEMS:,} items in {path}")
 
     def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Send a JSON body, and return the parsed answer.

@@ -31,7 +31,7 @@ from toolbox.records.runs.evidence_files import RecordFault, RelativeFile
 
 RESULTS: Final = "answers.junit.xml"
 """The file of the results in the directory of the attempt."""
-_MOST_NAMED: Final = 3  # cases that the message names
+_MAX_NAMED: Final = 3  # cases that the message names
 _Key = tuple[str, bool]  # the name of a case, and whether it was sent as a stream
 
 
@@ -94,7 +94,7 @@ class Check(BaseModel):
 
     def _judgement(self, report: CaseReport, faults: list[RecordFault], remarks: int) -> Judgement:
         if report.failed:
-            named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MOST_NAMED]]
+            named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MAX_NAMED]]
             more = report.failed - len(named)
             lines = [f"{report.failed} of {counted(report.total, 'case')} did not pass ({report})", *named]
             lines += [f"and {more} more"] if more > 0 else []

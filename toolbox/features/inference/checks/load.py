@@ -20,8 +20,8 @@ from toolbox.ground.model.text import counted, first_of
 from toolbox.ground.model.verdicts import Cause
 from toolbox.records.runs.evidence_files import RelativeFile, read_document, readable
 
-_MOST_FAULTS: Final = 10
-_MOST_MESSAGES: Final = 3  # errors of a step that the message names
+_MAX_FAULTS: Final = 10
+_MAX_MESSAGES: Final = 3  # errors of a step that the message names
 
 
 class _Step(BaseModel):
@@ -77,7 +77,7 @@ class Check(BaseModel):
         late = list(self._late(results))
         if faults or late:
             cause = None if faults else Cause.INFRASTRUCTURE
-            return Judgement(False, "\n".join(first_of([*faults, *late], _MOST_FAULTS)), self.file, cause=cause)
+            return Judgement(False, "\n".join(first_of([*faults, *late], _MAX_FAULTS)), self.file, cause=cause)
         requests, errors = (
             sum(values) for values in zip(*((s.requests, s.errors) for s in results.steps), strict=True)
         )
@@ -85,7 +85,7 @@ class Check(BaseModel):
         counts = f"{counted(len(results.steps), 'step')}, {counted(requests, 'request')}, {counted(errors, 'error')}"
         delayed = f"the worker sent requests at most {_milliseconds(delay)} late"
         remarks = [f"{step.name}: {remark}" for step in results.steps for remark in step.remarks]
-        return Judgement(True, "; ".join([counts, delayed, *first_of(remarks, _MOST_FAULTS)]))
+        return Judgement(True, "; ".join([counts, delayed, *first_of(remarks, _MAX_FAULTS)]))
 
     def _steps(self, evidence: Evidence) -> list[str]:
         """Return the names of the steps that the worker was to run. Raise ValueError if the settings have none."""
@@ -104,7 +104,7 @@ class Check(BaseModel):
     def _missing(self, expected: list[str], results: LoadResults) -> Iterator[str]:
         names = [step.name for step in results.steps]
         if missing := [name for name in expected if name not in names]:
-            steps = ", ".join(first_of(missing, _MOST_FAULTS))
+            steps = ", ".join(first_of(missing, _MAX_FAULTS))
             yield f"{len(missing)} of {counted(len(expected), 'step')} did not end: {steps}"
         yield from (
             f"{self.file} has the step {name}, which the settings do not name" for name in names if name not in expected
@@ -123,7 +123,7 @@ class Check(BaseModel):
         """Yield a fault if too many requests failed, and one if too many were refused."""
         of = f"of {counted(step.requests, 'request')}"
         if (share := step.error_share or 0.0) > self.max_error_share:
-            messages = sorted(step.error_messages, key=lambda each: -each.requests)[:_MOST_MESSAGES]
+            messages = sorted(step.error_messages, key=lambda each: -each.requests)[:_MAX_MESSAGES]
             more = "".join(f"\n  {each}" for each in messages)
             allowed = f"more than the allowed {self.max_error_share:.1%}"
             yield f"{step.name}: {step.errors} {of} failed ({share:.1%}), {allowed}{more}"

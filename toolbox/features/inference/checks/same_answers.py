@@ -29,7 +29,7 @@ from toolbox.records.runs.evidence_files import RecordFault, RelativeFile
 
 RESULTS: Final = "same_answers.junit.xml"
 """The file of the results in the directory of the attempt."""
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 _FIRST_DIVERGENCE: Final = "first_divergence"
 _Key = tuple[str, bool]  # the name of a case, and whether it was sent as a stream
 
@@ -87,7 +87,7 @@ class Check(BaseModel):
         report = junit_files.report(directory, RESULTS, [CaseOutcome.FAILED])
         if report.failed:
             head = f"{report.failed} of {counted(report.total, 'answer')} differ from those of `{reference}`"
-            named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MOST_NAMED]]
+            named = [truncate(f"{case.title}: {case.message}") for case in report.failures[:_MAX_NAMED]]
             return Judgement(False, "\n".join([f"{head} ({report})", *named]), cases=report)
         message = f"{counted(report.executed, 'answer')} compared with those of `{reference}` ({report})"
         if report.executed < self.min_cases:

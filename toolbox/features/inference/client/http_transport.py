@@ -15,8 +15,8 @@ from typing import Final
 import h11
 import httpx
 
-_MOST_UNREAD: Final = 256 << 10
-_MOST_HEAD_BYTES: Final = 64 << 10
+_MAX_UNREAD: Final = 256 << 10
+_MAX_HEAD_BYTES: Final = 64 << 10
 _PORTS: Final = {"http": 80, "https": 443}
 IS_RESENT: Final = "topgallant_is_resent"
 """The extension of a response whose request was sent twice: the server had closed the connection that was reused."""
@@ -32,7 +32,7 @@ class _Connection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD_BYTES)
+        self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._received = bytearray()
         self._waiting: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -67,7 +67,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.is_answering = True
         self._received += data
-        if len(self._received) > _MOST_UNREAD:
+        if len(self._received) > _MAX_UNREAD:
             self.transport.pause_reading()
         self._wake()
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from .answer_format import FaultError
 
-_MOST_INTEGER: Final = 2**63
+_MAX_INTEGER: Final = 2**63
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 # What `decoded` makes of numbers that JSON does not have. protobuf writes them like this.
 _NOT_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
 _SHOWN_CHARACTERS: Final = 200
-_MOST_DEPTH: Final = 100  # the reader of the answers has a limit, too
+_MAX_DEPTH: Final = 100  # the reader of the answers has a limit, too
 _TOO_DEEP: Final = "the JSON of the answer is nested too deeply"
 
 
@@ -35,14 +35,14 @@ def decoded(content: bytes | str) -> Any:
         raise FaultError(_TOO_DEEP) from error
     except ValueError as error:
         raise FaultError(f"the answer is not JSON: {error}: {excerpt(content)}") from error
-    if text.count("[") + text.count("{") > _MOST_DEPTH:
+    if text.count("[") + text.count("{") > _MAX_DEPTH:
         _check_depth(value)
     return value
 
 
 def _check_depth(value: Any) -> None:
     level = [value]
-    for _ in range(_MOST_DEPTH):
+    for _ in range(_MAX_DEPTH):
         objects = [item.values() for item in level if isinstance(item, dict)]
         lists = [item for item in level if isinstance(item, list)]
         level = [*itertools.chain.from_iterable(objects), *itertools.chain.from_iterable(lists)]
@@ -90,7 +90,7 @@ def count(value: object, place: str) -> int | None:
     """Return a value that must be null or a whole number that is not negative."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_INTEGER:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MAX_INTEGER:
         raise _wrong(value, place, "a whole number that is not negative")
     return value
 

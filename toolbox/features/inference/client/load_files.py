@@ -21,7 +21,7 @@ from .load_summary import Distribution, Figures, Objectives
 from .worker_results import LOAD, LOAD_SAMPLES
 
 COLUMNS: Final = ("step", "case", "arrived", "sent", "first_token", "ended", "tokens", "error")
-MOST_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 64 << 20
 _CELL_CHARACTERS: Final = 200
 # A spreadsheet reads a cell that begins with one of these characters as a formula. The last four are full-width forms.
 _FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -87,7 +87,7 @@ class LoadCsvWriter:
         steps: the number of steps. Each of them gets the same part of the size of the file.
     """
 
-    def __init__(self, directory: Path, steps: int, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, directory: Path, steps: int, *, most_bytes: int = MAX_BYTES) -> None:
         self._file = (directory / LOAD_SAMPLES).open("w", encoding="utf-8", newline="")
         self._share = most_bytes // steps
         self._left = 0

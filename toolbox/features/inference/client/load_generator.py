@@ -21,7 +21,7 @@ from .answer_format import Answer, Case, FaultError, InvalidRequestError, Limits
 from .token_times import TimedAnswer, Tokens
 
 Arrivals = Literal["poisson", "constant"]
-MOST_AT_A_TIME: Final = 10_000
+MAX_AT_A_TIME: Final = 10_000
 # After an error, a closed loop waits before its next request: this time, and twice as long after each further error.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
@@ -66,7 +66,7 @@ class Step:
     warm_up_seconds: float = 0.0
     arrivals: Arrivals = "poisson"
     seed: int = 0
-    most_at_a_time: int = MOST_AT_A_TIME
+    most_at_a_time: int = MAX_AT_A_TIME
 
     def __post_init__(self) -> None:
         if (self.rate is None) == (self.concurrency is None):

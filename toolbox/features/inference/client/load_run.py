@@ -162,7 +162,7 @@ def _within_file_limit(steps: Sequence[Step]) -> Sequence[Step]:
 
 def _raise_file_limit() -> int:
     """Let this process open as many files as the system allows, and return this number."""
-    wanted = load_generator.MOST_AT_A_TIME + _OTHER_FILES
+    wanted = load_generator.MAX_AT_A_TIME + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

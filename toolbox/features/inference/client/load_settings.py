@@ -11,7 +11,7 @@ from .load_generator import Step
 from .load_summary import Objectives
 from .settings_block import Block
 
-_MOST_STEPS: Final = 500
+_MAX_STEPS: Final = 500
 _HIGHEST_RATE: Final = 10_000
 _HIGHEST_CONCURRENCY: Final = 1000
 _ARRIVALS: Final = ("poisson", "constant")
@@ -41,8 +41,8 @@ def read(block: Block) -> LoadSettings:
     )
     objectives.refuse_rest()
     block.refuse_rest()
-    if not 1 <= len(steps) <= _MOST_STEPS:
-        raise SettingsError(f"{block.place}.steps has {len(steps)} steps, but there must be 1 to {_MOST_STEPS}")
+    if not 1 <= len(steps) <= _MAX_STEPS:
+        raise SettingsError(f"{block.place}.steps has {len(steps)} steps, but there must be 1 to {_MAX_STEPS}")
     if repeated := [name for name in names if names.count(name) > 1]:
         raise SettingsError(f"{block.place}.steps has the step {repeated[0]} more than once")
     return load

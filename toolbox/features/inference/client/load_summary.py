@@ -20,10 +20,10 @@ from typing import Final
 from .load_generator import Sample, Step
 
 PERCENTILES: Final = (50, 90, 95, 99)
-MOST_MESSAGES: Final = 100
+MAX_MESSAGES: Final = 100
 OTHER_MESSAGES: Final = "other errors"
 _MESSAGE_CHARACTERS: Final = 1000
-_MOST_VALUES: Final = 1_000_000  # of a time, for its percentiles
+_MAX_VALUES: Final = 1_000_000  # of a time, for its percentiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Figures:
 class Times:
     """Values of a time, in a limited memory: of more than `most` values, a random part of this size is kept."""
 
-    def __init__(self, most: int = _MOST_VALUES) -> None:
+    def __init__(self, most: int = _MAX_VALUES) -> None:
         self._most = most
         self._values = array("d")
         self._number = 0
@@ -187,7 +187,7 @@ class Summary:
 
     def _add_error(self, error: str) -> None:
         message = error[:_MESSAGE_CHARACTERS]
-        if message not in self._errors and len(self._errors) >= MOST_MESSAGES - 1:
+        if message not in self._errors and len(self._errors) >= MAX_MESSAGES - 1:
             message = OTHER_MESSAGES
         self._errors[message] += 1
 

@@ -16,8 +16,8 @@ from toolbox.ground.kit.server_answers import Generation, ServerError, Token, To
 from .answer_format import NOT_FINISHED, FaultError, server_error
 from .json_values import count, decoded, excerpt, finite_number, mapping, sequence, text
 
-_MOST_CHOICES: Final = 1024
-_MOST_ID_DIGITS: Final = 18
+_MAX_CHOICES: Final = 1024
+_MAX_ID_DIGITS: Final = 18
 _REASON_CHARACTERS: Final = 100
 _SHOWN_CHARACTERS: Final = 1000  # of an error that is not JSON
 _ERROR_STATUSES: Final = range(400, 600)
@@ -45,7 +45,7 @@ def generations(body: Mapping[str, Any]) -> Sequence[tuple[int, Generation]]:
     for position, value in enumerate(choices):
         choice = mapping(value, f"choices[{position}]")
         index = count(choice.get("index", position), f"choices[{position}].index")
-        if index is None or index >= _MOST_CHOICES or index in found:
+        if index is None or index >= _MAX_CHOICES or index in found:
             raise FaultError(f"choices[{position}].index of the answer is {index}, which is not possible")
         found[index] = _generation(choice, f"choices[{position}]")
     if len(found) == 1 and usage is not None:
@@ -254,7 +254,7 @@ def _decoded_token(entry: Mapping[str, Any], place: str) -> str:
 
 
 def _id(key: str) -> int | None:
-    return int(key) if key.isdecimal() and key.isascii() and len(key) <= _MOST_ID_DIGITS else None
+    return int(key) if key.isdecimal() and key.isascii() and len(key) <= _MAX_ID_DIGITS else None
 
 
 def error_in(body: Mapping[str, Any]) -> ServerError | None:

@@ -18,7 +18,7 @@ from typing import Final
 # Most systems take the ports of outgoing connections from 32768 upwards, so that they do not collide with these.
 LOWEST: Final = 20_000
 HIGHEST: Final = 32_767
-_MOST_TRIES: Final = 100
+_MAX_TRIES: Final = 100
 
 
 class PortReservations:
@@ -42,7 +42,7 @@ class PortReservations:
         self._held.clear()
 
     def _choose(self) -> int:
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             port = LOWEST + secrets.randbelow(HIGHEST - LOWEST + 1)
             if is_free(port) and self._reserve(port):
                 return port

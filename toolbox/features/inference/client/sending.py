@@ -13,7 +13,7 @@ from .answer_format import FMAAS_KINDS, GENERATING, Answer, Case, FaultError, In
 
 INVALID: Final = "the request is invalid: "
 # After this many requests in a row without an answer in time, the rest is not sent.
-_MOST_TIMEOUTS: Final = 3
+_MAX_TIMEOUTS: Final = 3
 # A connection that breaks when the server ends says more than that the server has ended.
 _SECONDS_AFTER_END: Final = 1.0
 _SECONDS_UNTIL_END: Final = 0.3
@@ -97,7 +97,7 @@ class Sender:
     def _reason_not_to_send(self) -> str | None:
         if self._server_end.done():
             return self._server_end.result()
-        if self._timeouts >= _MOST_TIMEOUTS:
+        if self._timeouts >= _MAX_TIMEOUTS:
             return f"the last {self._timeouts} requests exceeded the time limit of {self._limits.seconds:g} s"
         return None
 

@@ -13,7 +13,7 @@ from .answer_format import FaultError
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _GROWTH: Final = 1.5
-_MOST_PROBE_SECONDS: Final = 5.0
+_MAX_PROBE_SECONDS: Final = 5.0
 _NO_ANSWER: Final = "no answer"
 
 Probe = Callable[[], Awaitable[None]]
@@ -50,8 +50,8 @@ async def wait_until_ready(
             left = deadline - time.monotonic()
             if left <= 0:
                 raise NotReadyError(f"the server was not ready within {seconds:g} s: {name}: {fault}")
-            before, fault = fault, await _fault(probe, end, min(left, _MOST_PROBE_SECONDS))
-            if fault == _NO_ANSWER and left < _MOST_PROBE_SECONDS:
+            before, fault = fault, await _fault(probe, end, min(left, _MAX_PROBE_SECONDS))
+            if fault == _NO_ANSWER and left < _MAX_PROBE_SECONDS:
                 fault = before  # the last probe had less time than the others
             if fault and fault != before:
                 say(f"{name}: {fault}")

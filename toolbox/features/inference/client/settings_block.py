@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from .answer_format import SettingsError
 
-_MOST_FILE_BYTES: Final = 64 << 20
+_MAX_FILE_BYTES: Final = 64 << 20
 _LARGEST: Final = 1e15  # of a number; also excludes infinity and NaN
 
 T = TypeVar("T")
@@ -19,9 +19,9 @@ def read_json(path: Path) -> Any:
     """Return the content of a JSON file. Raise SettingsError."""
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_FILE_BYTES + 1)
-        if len(content) > _MOST_FILE_BYTES:
-            raise SettingsError(f"{path} is larger than {_MOST_FILE_BYTES} bytes")
+            content = file.read(_MAX_FILE_BYTES + 1)
+        if len(content) > _MAX_FILE_BYTES:
+            raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes")
         return json.loads(content)
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error

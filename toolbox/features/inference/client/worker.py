@@ -50,7 +50,7 @@ from .worker_results import (
 )
 from .worker_settings import Ports, ServerSettings, WorkerSettings
 
-_MOST_STARTS: Final = 4
+_MAX_STARTS: Final = 4
 _LOG_LINES: Final = 20
 
 
@@ -135,7 +135,7 @@ class Worker:
         """
         server = self._settings.server
         started = time.monotonic()
-        for last_start in (*[False] * (_MOST_STARTS - 1), True):
+        for last_start in (*[False] * (_MAX_STARTS - 1), True):
             http, grpc = self._reservations.choose(2)
             ports = Ports(http=http if server.needs_port else None, grpc=grpc if server.needs_grpc_port else None)
             await self._start_process(ports)

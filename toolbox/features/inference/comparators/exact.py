@@ -18,7 +18,7 @@ _TOKENS: Final = {"tokens": "token", "input_tokens": "input token"}
 _COUNTS_AND_REASONS: Final = ("stop_reason", "stop_sequence", "input_token_count", "generated_token_count", "seed")
 _LISTS: Final = ("token_ids", "offsets")
 _OF_TOKEN: Final = ("rank", "id", "bytes")
-_MOST_SHOWN: Final = 10  # numbers of a list
+_MAX_SHOWN: Final = 10  # numbers of a list
 
 
 class Comparator(BaseModel):
@@ -95,8 +95,8 @@ def _of_lists(name: str, expected: Sequence[object], actual: Sequence[object]) -
 def _listed(value: object) -> str:
     if not isinstance(value, tuple):
         return str(value)
-    more = ", ..." if len(value) > _MOST_SHOWN else ""
-    return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}{more}]"
+    more = ", ..." if len(value) > _MAX_SHOWN else ""
+    return f"[{', '.join(map(str, value[:_MAX_SHOWN]))}{more}]"
 
 
 def _shown(value: object) -> str:

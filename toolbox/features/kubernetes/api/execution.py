@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PROTOCOL: Final = "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
-_MOST_BYTES: Final = 1 << 23  # the limit for unread output; an agent sends the next piece only on request
+_MAX_BYTES: Final = 1 << 23  # the limit for unread output; an agent sends the next piece only on request
 _SECONDS: Final = 30.0  # the timeout to connect, and to send a message
 
 
@@ -88,7 +88,7 @@ class Execution:
         if kind in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and message.data:
             received = self._received[message.data[0]]
             received += message.data[1:]
-            if len(received) > _MOST_BYTES:
+            if len(received) > _MAX_BYTES:
                 raise Unavailable(f"{self._cluster.label}: a command in a pod sent too much unread output")
         return True
 

@@ -20,7 +20,7 @@ from toolbox.features.kubernetes.api.objects import Kind, Objects, Query
 from toolbox.ground.model.text import first_of
 
 _OLD_GROUP: Final = "extensions"  # an old API group that contains the same objects as networking.k8s.io
-_MOST_LINES: Final = 10
+_MAX_LINES: Final = 10
 _UNLISTABLE: Final = {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 _REQUIRED_VERBS: Final = {"list", "create", "delete"}
 _IGNORED_KINDS: Final = {"Event", "Lease", "Endpoints", "EndpointSlice", "CertificateSigningRequest"}
@@ -108,7 +108,7 @@ class Difference:
     def __str__(self) -> str:
         """Return the first differences, one per line, and the number of further differences."""
         lines = [f"{change}: {name}" for change in ("added", "removed", "changed") for name in getattr(self, change)]
-        return "\n".join(first_of(lines, _MOST_LINES))
+        return "\n".join(first_of(lines, _MAX_LINES))
 
     @classmethod
     def between(cls, before: Snapshot, after: Snapshot) -> Difference:

@@ -18,7 +18,7 @@ _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
 _STREAM_TIMEOUTS: Final = (5.0, 60.0)  # the timeouts in seconds to connect, and between two chunks of a log
 _PIECE_BYTES: Final = 1 << 16
-_MOST_BYTES: Final = 1 << 28  # the largest size of a log; by default, the kubelet keeps less
+_MAX_BYTES: Final = 1 << 28  # the largest size of a log; by default, the kubelet keeps less
 _NO_LOG: Final = b"unable to retrieve container logs for "  # the kubelet returns this text instead of a log
 
 
@@ -89,7 +89,7 @@ def _save(
 ) -> str | None:
     """Write a log. Return why the log could not be saved; None on success."""
     api_path, fault = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log"), ""
-    query: dict[str, Any] = {"container": container, "previous": is_previous, "limitBytes": _MOST_BYTES}
+    query: dict[str, Any] = {"container": container, "previous": is_previous, "limitBytes": _MAX_BYTES}
     if since is not None:
         query["sinceSeconds"] = since
     filesystem.make_directory(path.parent)

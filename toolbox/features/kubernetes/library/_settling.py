@@ -14,7 +14,7 @@ from toolbox.features.kubernetes.library import _logs
 from toolbox.ground.model.errors import InfrastructureError, StepError, ToolboxError
 from toolbox.ground.model.verdicts import Cause, Verdict
 
-_MOST_SHOWN: Final = 5
+_MAX_SHOWN: Final = 5
 _EVENTS_SHOWN: Final = 3
 # Error messages show the events with these reasons, and with reasons that begin with `Failed`.
 _USEFUL_REASONS: Final = ("BackOff", "Evicted", "Preempted", "Unhealthy")
@@ -101,10 +101,10 @@ Judge = Callable[[Json, Sequence[Json]], str | None]
 
 def _judge_readiness(obj: Json, pods: Sequence[Json]) -> str | None:
     if (failed := readiness.failure(obj)) is not None:
-        return "; ".join([*readiness.problems(pods)[:_MOST_SHOWN], failed])
+        return "; ".join([*readiness.problems(pods)[:_MAX_SHOWN], failed])
     if readiness.unready_reason(obj) is None:
         return ""
-    return "; ".join(readiness.permanent_problems(pods)[:_MOST_SHOWN]) or None
+    return "; ".join(readiness.permanent_problems(pods)[:_MAX_SHOWN]) or None
 
 
 def _judge_images(obj: Json, pods: Sequence[Json]) -> str | None:
@@ -148,7 +148,7 @@ def _wait(objects: Objects, obj: Json, seconds: float, timeout: float, judge: Ju
             raise _failure(text, *current_state()) if watched_obj.objects else InfrastructureError(text)
         current, current_pods = current_state()
         unready_reason = readiness.unready_reason(current) or "some of its pods have not pulled their images"
-        details = "; ".join([unready_reason, *readiness.problems(current_pods)[:_MOST_SHOWN]])
+        details = "; ".join([unready_reason, *readiness.problems(current_pods)[:_MAX_SHOWN]])
         text = f"{name} {phrases[1]} {timeout:g} s: {details}{_events(objects, obj, details)}{view.silence_note}"
         raise InfrastructureError(text)
 

@@ -46,7 +46,7 @@ _OPTIONS: Final = {
 }
 _SYSTEM: Final = "kube-system"
 _UNFIT_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_MOST_SHOWN: Final = 5
+_MAX_SHOWN: Final = 5
 
 
 def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def work(objects: Objects, params: Mapping[str, Any]) -> dict[str, Any]:
         is_ready = view.until(lambda: None if faults() else True, deadline - time.monotonic())
         _evidence.write(Path(params["directory"]) / "nodes.yaml", nodes.objects)
         if not is_ready:
-            text = "; ".join(first_of(faults(), _MOST_SHOWN)) + view.silence_note
+            text = "; ".join(first_of(faults(), _MAX_SHOWN)) + view.silence_note
             text = f"(nodes with {params['selector']}) {text}" if params["selector"] else text
             raise InfrastructureError(f"{objects.cluster.label} is not ready after {params['timeout']:g} s: {text}")
         return {"changed": False, "ready": [str(node["metadata"]["name"]) for node in nodes.objects]}

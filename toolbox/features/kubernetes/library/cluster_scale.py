@@ -56,7 +56,7 @@ _MACHINES: Final = "machine.openshift.io/v1beta1"
 _SET_LABEL: Final = "machine.openshift.io/cluster-api-machineset"
 # The autoscaler of OpenShift adds this annotation to the MachineSets that it scales.
 _AUTOSCALED: Final = "machine.openshift.io/cluster-api-autoscaler-node-group-max-size"
-_MOST_SHOWN: Final = 5
+_MAX_SHOWN: Final = 5
 _ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 
@@ -111,10 +111,10 @@ def refusal_reason(pool: Pool, replicas: int, maximum: int | None, pods: Sequenc
     busy = [] if replicas >= pool.count else foreign_pods(pool.nodes, pods)
     if not busy:
         return ""
-    more = f" and {len(busy) - _MOST_SHOWN} more" if len(busy) > _MOST_SHOWN else ""
+    more = f" and {len(busy) - _MAX_SHOWN} more" if len(busy) > _MAX_SHOWN else ""
     return (
         f"{pool.count - replicas} of its {pool.count} nodes would be removed, and pods of other users run on them: "
-        f"{', '.join(busy[:_MOST_SHOWN])}{more}; to remove the nodes anyway, use --force"
+        f"{', '.join(busy[:_MAX_SHOWN])}{more}; to remove the nodes anyway, use --force"
     )
 
 

@@ -26,7 +26,7 @@ from pydantic import (
 from toolbox.features.kubernetes.api.objects import JOB, JOB_SET, MANAGED_BY, Kind
 from toolbox.ground.model.nearest import did_you_mean
 from toolbox.ground.model.pod_resources import SUBDOMAIN, TPU, WORD, Count, Nulls, Part, Quantity, Resources, matching
-from toolbox.ground.model.quantities import MOST_SECONDS, Duration, Range
+from toolbox.ground.model.quantities import MAX_SECONDS, Duration, Range
 from toolbox.ground.model.text import abbreviated, without_kind
 
 ROOT: Final = "/topgallant"
@@ -69,7 +69,7 @@ def _sub_path(path: str) -> str:
 
 
 Text = Annotated[str, Field(min_length=1, pattern=r"^\S+$")]
-Seconds = Annotated[int, Field(strict=True), Range(least=0, most=MOST_SECONDS), Duration()]
+Seconds = Annotated[int, Field(strict=True), Range(least=0, most=MAX_SECONDS), Duration()]
 User = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Name = Annotated[str, matching("a name: lower-case letters, digits, `-` and `.`", SUBDOMAIN, 253)]
 Label = Annotated[str, matching("a name: lower-case letters, digits and `-`", r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)]

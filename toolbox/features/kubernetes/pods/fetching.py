@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _HEADER: Final = 8
 _LONGEST_PIECE: Final = 1 << 20  # maximum size of a piece that the agent sends
 _PAUSE: Final = 1.0
-_MOST_RENEWALS: Final = 50  # limits the attempts if a pod always sends some data and then disconnects
+_MAX_RENEWALS: Final = 50  # limits the attempts if a pod always sends some data and then disconnects
 _SILENCE: Final = 60.0
 
 
@@ -85,7 +85,7 @@ def fetch(cluster: Cluster, pod: str, python: str, there: str, selection: Select
             try:
                 return _fetch_once(cluster, pod, command, archive, selection)
             except (Unavailable, ApiError) as error:
-                if deadline is None or (archive.stat().st_size and renewals < _MOST_RENEWALS):
+                if deadline is None or (archive.stat().st_size and renewals < _MAX_RENEWALS):
                     deadline, renewals = time.monotonic() + timeout, renewals + 1
                 may_pass = isinstance(error, Unavailable) or error.is_unauthorized or (error.is_absent and is_there())
                 if not may_pass or time.monotonic() >= deadline:

@@ -35,7 +35,7 @@ from toolbox.ground.model.workloads import Workload
 from toolbox.records.runs.layout import AttemptDirectory
 from toolbox.targets import agent, staging
 
-_MOST_BYTES: Final = 900_000  # an object may have at most 1 MiB
+_MAX_BYTES: Final = 900_000  # an object may have at most 1 MiB
 _AGENT_ARCHIVE: Final = AGENT.rpartition("/")[2]
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 _MAIN: Final = f"from {agent.__name__}.pod import main\n\nmain()\n"
@@ -98,10 +98,10 @@ class RunResources:
             if folder is None:
                 return None
             content = _archive(folder)
-            if len(content) > _MOST_BYTES:
+            if len(content) > _MAX_BYTES:
                 raise StepError(
                     f"the files of the workload are {len(content)} bytes after compression, "
-                    f"at most {_MOST_BYTES} can be sent: put large files into the image or on a volume (`pod.volumes`)",
+                    f"at most {_MAX_BYTES} can be sent: put large files into the image or on a volume (`pod.volumes`)",
                     cause=Cause.CONFIGURATION,
                 )
             digest = hashlib.sha256(content).digest()

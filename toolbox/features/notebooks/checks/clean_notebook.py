@@ -27,9 +27,9 @@ from toolbox.records.runs.evidence_files import RelativeGlob, matching
 RESULTS: Final = "clean_notebook.junit.xml"
 """The file of the results in the directory of the attempt."""
 _SUITE: Final = "clean"
-_MOST_NAMED: Final = 3  # notebooks that the message names
-_MOST_FAULTS: Final = 50  # of a notebook
-_MOST_NOTEBOOKS: Final = 1000
+_MAX_NAMED: Final = 3  # notebooks that the message names
+_MAX_FAULTS: Final = 50  # of a notebook
+_MAX_NOTEBOOKS: Final = 1000
 
 
 class Check(BaseModel):
@@ -52,8 +52,8 @@ class Check(BaseModel):
         files = [file for file in matching(directory, self.glob) if not _is_hidden(file, directory)]
         if not files:
             return Judgement(False, f"no notebook matches {self.glob}")
-        if len(files) > _MOST_NOTEBOOKS:
-            return Judgement(False, f"{len(files)} notebooks match {self.glob}, but at most {_MOST_NOTEBOOKS} are read")
+        if len(files) > _MAX_NOTEBOOKS:
+            return Judgement(False, f"{len(files)} notebooks match {self.glob}, but at most {_MAX_NOTEBOOKS} are read")
         kept = {file for glob in self.keep_outputs for file in matching(directory, glob)}
         try:
             incomplete = _incomplete_executions(evidence)
@@ -73,7 +73,7 @@ class Check(BaseModel):
         if not report.failed:
             return Judgement(True, f"{counted(report.total, 'notebook')} clean", cases=report)
         failures = [truncate(f"{case.name}: {case.message}") for case in report.failures]
-        lines = first_of(failures, _MOST_NAMED)
+        lines = first_of(failures, _MAX_NAMED)
         if report.total > 1:
             lines.append(f"{report.failed} of {counted(report.total, 'notebook')} are not clean")
         return Judgement(False, "\n".join(lines), cases=report)
@@ -118,5 +118,5 @@ def _case(file: Path, directory: Path, incomplete: Mapping[str, str], *, keeps_o
         return CaseResult(_SUITE, name, CaseOutcome.PASSED)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return CaseResult(
-        _SUITE, name, CaseOutcome.FAILED, None, f"{faults[0]}{more}", "\n".join(first_of(faults, _MOST_FAULTS))
+        _SUITE, name, CaseOutcome.FAILED, None, f"{faults[0]}{more}", "\n".join(first_of(faults, _MAX_FAULTS))
     )

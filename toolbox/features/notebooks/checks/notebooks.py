@@ -31,8 +31,8 @@ from toolbox.records.runs.evidence_files import RecordFault, RelativeFile
 
 RESULTS: Final = "notebooks.junit.xml"
 """The file of the results in the directory of the attempt."""
-_MOST_NAMED: Final = 3  # reasons in the message, and tests with the same reason
-_MOST_ENVIRONMENTS: Final = 10
+_MAX_NAMED: Final = 3  # reasons in the message, and tests with the same reason
+_MAX_ENVIRONMENTS: Final = 10
 _REPEATED: Final = re.compile(r" \(\d{1,5}\)$")
 _Key = tuple[TestKind, str]  # of a test, and of a result
 
@@ -85,7 +85,7 @@ class Check(BaseModel):
         faults = [truncate(str(fault)) for fault in results.faults]
         if report.failed:
             summary = f"{report.failed} of {counted(report.total, 'test')} did not pass ({report})"
-            lines = [*first_of(results.reasons, _MOST_NAMED), summary, *faults[:1]]
+            lines = [*first_of(results.reasons, _MAX_NAMED), summary, *faults[:1]]
             return Judgement(False, "\n".join(lines), cases=report, cause=results.cause)
         if faults:
             fault = results.faults[0]
@@ -172,7 +172,7 @@ class _Results:
         titles: dict[str, list[str]] = {}
         for case in self.failures:
             titles.setdefault(case.message, []).append(case.title)
-        return [truncate(f"{', '.join(first_of(names, _MOST_NAMED))}: {why}") for why, names in titles.items()]
+        return [truncate(f"{', '.join(first_of(names, _MAX_NAMED))}: {why}") for why, names in titles.items()]
 
     @property
     def cause(self) -> Cause | None:
@@ -217,7 +217,7 @@ class _Results:
         """Return whether a result belongs to an environment. The worker may install several environments."""
         names = {name for kind, name in self._cases if kind is TestKind.ENVIRONMENT}
         is_new = result.name not in names
-        return result.kind is TestKind.ENVIRONMENT and not (is_new and len(names) >= _MOST_ENVIRONMENTS)
+        return result.kind is TestKind.ENVIRONMENT and not (is_new and len(names) >= _MAX_ENVIRONMENTS)
 
 
 def _manual_case(case: CaseResult, reason: str) -> CaseResult:

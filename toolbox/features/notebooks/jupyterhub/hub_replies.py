@@ -12,7 +12,7 @@ from toolbox.features.notebooks.jupyterhub.hub_errors import HubError, one_line
 
 LABELS: Final = "topgallant_labels"
 """The name of the spawner option that contains the labels of the owner."""
-_MOST_LABELS: Final = 20
+_MAX_LABELS: Final = 20
 _NO_ROOM: Final = "FailedScheduling"  # the reason of a Kubernetes event that KubeSpawner forwards
 
 
@@ -115,7 +115,7 @@ def _server(name: str, model: Mapping[str, Any]) -> NamedServer:
         name,
         model.get("ready") is True,
         pending if isinstance(pending, str) else "",
-        texts if len(texts) <= _MOST_LABELS else {},
+        texts if len(texts) <= _MAX_LABELS else {},
         _time(model.get("started")),
     )
 

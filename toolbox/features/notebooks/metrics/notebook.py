@@ -19,7 +19,7 @@ from toolbox.ground.model.text import truncate
 from toolbox.records.runs.evidence_files import RecordFault, RelativeFile, readable
 
 Figure = Literal["seconds", "cpu_seconds", "peak_memory_bytes"]
-_MOST_FILES: Final = 4  # that are kept in memory, because several cells may be judged at once
+_MAX_FILES: Final = 4  # that are kept in memory, because several cells may be judged at once
 
 
 class Source(BaseModel):
@@ -105,7 +105,7 @@ def _results(directory: Path, file: str) -> _Results:
     return results
 
 
-@lru_cache(maxsize=_MOST_FILES)
+@lru_cache(maxsize=_MAX_FILES)
 def _parsed(directory: Path, file: str, _version: tuple[int, ...]) -> _Results:
     results = _Results()
     try:

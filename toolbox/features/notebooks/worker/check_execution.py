@@ -22,7 +22,7 @@ from .notebook_settings import CheckSettings
 SKIPPED: Final = 77  # the exit status of a skipped test in Automake and Meson
 _PARTS: Final = ("checked", "expected", "found", "message")
 _PLACE_FAULTS: Final = frozenset({Fault.SERVER, Fault.INTERNAL, Fault.ENVIRONMENT})
-_MOST_RESULTS: Final = 1000
+_MAX_RESULTS: Final = 1000
 _NO_ENVIRONMENT: Final = re.compile(r"^#.*\bNeeds no environment\b", re.MULTILINE)
 _HARNESS: Final = Path(__file__).with_name("python_check_harness.py")
 
@@ -168,7 +168,7 @@ class _HarnessOutput:
             if not line.startswith(marker):
                 continue
             record = json.loads(line[len(marker) :])
-            if "result" in record and len(output.results) < _MOST_RESULTS:
+            if "result" in record and len(output.results) < _MAX_RESULTS:
                 output.results.append({name: str(text) for name, text in record["result"].items()})
             elif "result" in record:
                 output.left_out += 1
@@ -186,7 +186,7 @@ def _python_results(empty: TestResult, ended: Ended, marker: str, timeout: float
     results = [_python_result(empty, record) for record in output.results]
     if output.left_out:
         count = len(results) + output.left_out
-        results.append(_error(empty, f"the check has {count} results, and at most {_MOST_RESULTS} are read"))
+        results.append(_error(empty, f"the check has {count} results, and at most {_MAX_RESULTS} are read"))
     if ended.fault is not None or output.end is None:
         return [*results, _unfinished(empty, ended, timeout)]
     if "failed" in output.end:

@@ -39,7 +39,7 @@ _TEMPORARY: Final = "tmp"  # of pip, so that an installation that is killed leav
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DAY: Final = 86400.0
-_MOST_TRIES: Final = 4
+_MAX_TRIES: Final = 4
 _PIP: Final = (
     *("-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"),
     *("--retries=2", "--timeout=20"),
@@ -131,7 +131,7 @@ class EnvironmentStore:
         path = self.directory / digest
         lock = FileLock(self.directory / f"{digest}.lock")
         seconds = None
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             self._take(lock, digest, exclusive=False)
             packages = _installed(path)
             if packages is not None:

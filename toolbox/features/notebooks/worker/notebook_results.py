@@ -96,7 +96,7 @@ class _Limits:
         return {**handler(source), **self._limits}
 
 
-MOST_CELLS: Final = 10_000  # of a notebook
+MAX_CELLS: Final = 10_000  # of a notebook
 _LONGEST_NAME: Final = 255  # characters; also the longest file name
 
 Name = Annotated[str, _Limits(min_length=1, max_length=_LONGEST_NAME)]
@@ -104,7 +104,7 @@ Label = Annotated[str, _Limits(max_length=_LONGEST_NAME)]  # a name that may be 
 Text = Annotated[str, _Limits(max_length=1 << 18)]
 Seconds = Annotated[float, _Limits(ge=0, le=1e9)]
 Moment = Annotated[float, _Limits(ge=0, le=1e11)]  # in seconds since 1970
-Number = Annotated[int, _Limits(ge=0, le=MOST_CELLS)]
+Number = Annotated[int, _Limits(ge=0, le=MAX_CELLS)]
 Bytes = Annotated[int, _Limits(ge=0, lt=2**63)]
 
 
@@ -164,7 +164,7 @@ class NotebookRecord(_Record):
 
     executed: Label = ""
     samples: Label = ""
-    cells: Annotated[tuple[CellRecord, ...], _Limits(max_length=MOST_CELLS, fail_fast=True)] = ()
+    cells: Annotated[tuple[CellRecord, ...], _Limits(max_length=MAX_CELLS, fail_fast=True)] = ()
     failed_cell: FailedCell | None = None
 
 

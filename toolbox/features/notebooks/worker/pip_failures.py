@@ -32,8 +32,8 @@ _RECOVERED: Final = re.compile(r"Retrying \(Retry\(total=[1-9]")  # an attempt t
 _NO_ENSUREPIP: Final = re.compile(r"ensurepip is not\b|No module named '?(?:ensurepip|venv)'?")
 _FULL: Final = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _REFUSED: Final = re.compile(r"Could not fetch URL .*: 4\d\d Client Error|is not a trusted or secure host")
-_MOST_ERRORS: Final = 4
-_MOST_UNFETCHED: Final = 10
+_MAX_ERRORS: Final = 4
+_MAX_UNFETCHED: Final = 10
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]+@")
 
 
@@ -52,7 +52,7 @@ def unfetched(pip_log: Path) -> list[str]:
             lines = [match[0] for line in file.read(_LOG_BYTES).splitlines() if (match := _UNFETCHED.search(line))]
     except OSError:
         return []
-    return [line for line in dict.fromkeys(lines) if _NOT_FOUND not in line][-_MOST_UNFETCHED:]
+    return [line for line in dict.fromkeys(lines) if _NOT_FOUND not in line][-_MAX_UNFETCHED:]
 
 
 def is_disk_full(lines: Sequence[str]) -> bool:
@@ -74,7 +74,7 @@ def explain(lines: Sequence[str], python: str) -> tuple[Fault, str]:
         )
     errors = [one_line(line.partition("ERROR:")[2]) for line in lines if line.lstrip().startswith("ERROR:")]
     errors += [one_line(line) for line in lines if _REFUSED.search(line)]
-    shown = "; ".join(errors[-_MOST_ERRORS:]) or one_line(next((line for line in reversed(lines) if line.strip()), ""))
+    shown = "; ".join(errors[-_MAX_ERRORS:]) or one_line(next((line for line in reversed(lines) if line.strip()), ""))
     unanswered = [line for line in lines if _NO_ANSWER.search(line) and not _RECOVERED.search(line)]
     if unanswered:
         return Fault.SERVER, f"the package index does not answer: {one_line(unanswered[-1], 500)}; {shown}"

@@ -39,7 +39,7 @@ _PROBE_SECONDS: Final = 3.0  # between two requests that show whether the kernel
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _LARGEST_MESSAGE: Final = 1 << 28
-_MOST_WAITING: Final = 256 << 20  # bytes of unread messages; messages that are not outputs may have twice as many
+_MAX_WAITING: Final = 256 << 20  # bytes of unread messages; messages that are not outputs may have twice as many
 _MESSAGE_TOO_BIG: Final = 1009  # the code with which tornado closes a connection at a message that is too large
 _PROBE: Final = "topgallant-probe-"
 _ENDING: Final = frozenset({"restarting", "autorestarting", "dead"})
@@ -257,7 +257,7 @@ class KernelSocket:
         self._delivered += 1
         is_output = channel is self.channels["iopub"] and message["msg_type"] != "status"
         waiting = sum(each.waiting_bytes for each in self.channels.values())
-        if waiting <= (_MOST_WAITING if is_output else 2 * _MOST_WAITING):
+        if waiting <= (_MAX_WAITING if is_output else 2 * _MAX_WAITING):
             channel.put(message, size)
         else:
             self._report_drop("the kernel sent outputs faster than the worker could read them")

@@ -17,9 +17,9 @@ from toolbox.features.notebooks.worker.failure_texts import one_line
 from toolbox.features.notebooks.worker.notebook_results import Fault
 from toolbox.features.notebooks.worker.server_rest import ReplyError, ServerRest, quoted
 
-MOST_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 256 << 20
 """The largest size of all files that are copied in one direction."""
-MOST_FILES: Final = 2000
+MAX_FILES: Final = 2000
 _CHUNK: Final = 4 << 20
 _LAST_CHUNK: Final = -1
 _DEEPEST: Final = 20
@@ -63,8 +63,8 @@ def upload(rest: ServerRest, source: Path, directory: str) -> dict[str, RemoteFi
             create_directory(rest, f"{directory}/{name}")
             continue
         files, size = files + 1, size + path.stat().st_size
-        if files > MOST_FILES or size > MOST_BYTES:
-            limit = f"{MOST_FILES} files and {MOST_BYTES >> 20} MiB"
+        if files > MAX_FILES or size > MAX_BYTES:
+            limit = f"{MAX_FILES} files and {MAX_BYTES >> 20} MiB"
             raise PlaceError(Fault.SERVER, f"the directory of the notebook exceeds the limit of {limit} for a server")
         _send(rest, path, f"{directory}/{name}")
     return {file.path: file for file in listed(rest, directory)}
@@ -85,7 +85,7 @@ def fetch(rest: ServerRest, directory: str, target: Path, known: dict[str, Remot
         if before is not None and before.version == file.version:
             continue
         size, files = size + file.size, files + 1
-        if size > MOST_BYTES or files > MOST_FILES:
+        if size > MAX_BYTES or files > MAX_FILES:
             left_out.append(file.path)
             continue
         try:

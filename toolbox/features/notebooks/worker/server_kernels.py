@@ -24,7 +24,7 @@ from toolbox.features.notebooks.worker.server_rest import ReplyError, ServerRest
 from toolbox.features.notebooks.worker.time_limits import STOP_SECONDS
 
 _ROW: Final = re.compile(r"[0-9a-z_.,]{1,4000}")
-_MOST_ROWS: Final = 1_000_000
+_MAX_ROWS: Final = 1_000_000
 _DAY: Final = 86400.0
 _DIED: Final = "the kernel died, and the Jupyter server restarted it; the exit status is unknown"
 
@@ -161,7 +161,7 @@ class _Sampler:
     def _write(self, file: Any, text: str) -> None:
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
-            if _ROW.fullmatch(line) and self._rows < _MOST_ROWS:
+            if _ROW.fullmatch(line) and self._rows < _MAX_ROWS:
                 self._rows += 1
                 file.write(f"{line}\n")
         file.flush()

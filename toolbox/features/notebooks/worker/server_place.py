@@ -19,7 +19,7 @@ from toolbox.features.notebooks.worker.server_kernels import ServerKernel
 from toolbox.features.notebooks.worker.server_rest import ReplyError, ServerAccess, ServerRest
 from toolbox.features.notebooks.worker.time_limits import GRACE_SECONDS, SERVER_START_SECONDS
 
-_MOST_NAMES: Final = 20
+_MAX_NAMES: Final = 20
 _BASH: Final = ("bash", "--norc", "--noprofile")
 
 
@@ -95,7 +95,7 @@ class ServerPlace:
         """Fetch the files that the notebook made, and remove the copy of the directory."""
         left_out = server_files.fetch(self._rest, remote, directory, uploaded)
         if left_out:
-            names = ", ".join(one_line(name, 200) for name in left_out[:_MOST_NAMES])
+            names = ", ".join(one_line(name, 200) for name in left_out[:_MAX_NAMES])
             print(f"{len(left_out)} files of the notebook were not fetched: {names}", flush=True)
         with suppress(PlaceError, ReplyError):  # `close` removes the directory of the place
             if self._kernels.python is None:
@@ -192,7 +192,7 @@ class _KernelNames:
                 Fault.SERVER, f"the Jupyter server does not list its kernels: {one_line(str(error))}"
             ) from None
         if self.runtime not in languages:
-            names = ", ".join(one_line(each, 100) for each in sorted(languages)[:_MOST_NAMES]) or "none"
+            names = ", ".join(one_line(each, 100) for each in sorted(languages)[:_MAX_NAMES]) or "none"
             raise PlaceError(
                 Fault.NO_KERNEL, f"the Jupyter server has no kernel {self.runtime}; its kernels are: {names}"
             )

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from toolbox.ground.kit import process_tree, source_code
 from toolbox.ground.kit.process_tree import ProcessTree
 
-_MOST_GPUS = 16
+_MAX_GPUS = 16
 
 
 def program() -> str:
@@ -39,7 +39,7 @@ class Gpus:
             import pynvml  # type: ignore[import-untyped,unused-ignore]
 
             pynvml.nvmlInit()
-            count = min(pynvml.nvmlDeviceGetCount(), _MOST_GPUS)
+            count = min(pynvml.nvmlDeviceGetCount(), _MAX_GPUS)
             self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
             self._nvml = pynvml
         except Exception:  # noqa: BLE001 - pynvml raises an exception of its own for each reason

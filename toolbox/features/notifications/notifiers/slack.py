@@ -22,7 +22,7 @@ _LONGEST_SECTION: Final = 3000
 _LONGEST_FALLBACK: Final = 3000  # Slack truncates a longer text only after 40,000 characters; a person reads less
 _LONGEST_NAME: Final = 200
 _LONGEST_MESSAGE: Final = 300
-_MOST_FAILURES: Final = 10  # a message may have 50 blocks
+_MAX_FAILURES: Final = 10  # a message may have 50 blocks
 _ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _EMOJI: Final = {NotificationKind.FAILURE: ":red_circle:", NotificationKind.RECOVERY: ":large_green_circle:"}
 
@@ -48,7 +48,7 @@ def message(notification: Notification) -> dict[str, Any]:
     title = f"{_EMOJI[notification.kind]} *{escaped(notification.title, _LONGEST_NAME)}*"
     sections = ["\n".join([title, *_facts(notification)])]
     sections += [_failure(name, text) for name, text in _failures(notification)]
-    if (more := len(notification.failures) - _MOST_FAILURES) > 0:
+    if (more := len(notification.failures) - _MAX_FAILURES) > 0:
         sections.append(f"and {more} more")
     blocks = [
         {"type": "section", "text": {"type": "mrkdwn", "text": section[:_LONGEST_SECTION], "verbatim": True}}
@@ -96,7 +96,7 @@ def _link(notification: Notification) -> str:
 
 
 def _failures(notification: Notification) -> Iterator[tuple[str, str]]:
-    for step in notification.failures[:_MOST_FAILURES]:
+    for step in notification.failures[:_MAX_FAILURES]:
         cause = f" ({step.cause})" if step.cause else ""
         yield f"{step.verdict}{cause}: {step.name}", step.message
 

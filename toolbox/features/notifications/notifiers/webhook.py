@@ -27,7 +27,7 @@ from toolbox.ground.model.text import truncate
 
 VERSION: Final = 1
 _LONGEST_TEXT: Final = 2000
-_MOST_FAILURES: Final = 50
+_MAX_FAILURES: Final = 50
 _KEY_PREFIX: Final = "whsec_"
 _FEATURE: Final = "the notifier `webhook`"
 
@@ -78,7 +78,7 @@ def document(notification: Notification) -> dict[str, Any]:
             "counts": dict(notification.counts),
             "failures": [
                 {**dataclasses.asdict(step), "name": _text(step.name), "message": _text(step.message)}
-                for step in notification.failures[:_MOST_FAILURES]
+                for step in notification.failures[:_MAX_FAILURES]
             ],
             "failure_count": len(notification.failures),
         },

@@ -11,10 +11,10 @@ from tests.features.ci.servers.github import account_views, commit_views, refusa
 from tests.features.ci.servers.github.endpoints import Answer, Call, Fields, endpoint
 from tests.features.ci.servers.github.state import App, CheckRun, Commit, Role, Status, WorkflowRun
 
-_MOST_ANNOTATIONS: Final = 50
+_MAX_ANNOTATIONS: Final = 50
 _LONGEST_OUTPUT: Final = 65_535
 _LONGEST_DESCRIPTION: Final = 140
-_MOST_STATUSES: Final = 1000
+_MAX_STATUSES: Final = 1000
 _STATUSES: Final = ("queued", "in_progress", "completed")
 _CONCLUSIONS: Final = ("action_required", "cancelled", "failure", "neutral", "success", "skipped", "timed_out")
 _STATES: Final = ("error", "failure", "pending", "success")
@@ -97,9 +97,9 @@ def _output_text(output: Fields, name: str) -> str | None:
 
 def _annotations(output: Fields) -> Sequence[Any]:
     annotations = output.items("annotations")
-    if len(annotations) > _MOST_ANNOTATIONS:
+    if len(annotations) > _MAX_ANNOTATIONS:
         raise refusals.unprocessable(
-            f"Invalid request.\n\nNo more than {_MOST_ANNOTATIONS} items are allowed; {len(annotations)} were supplied."
+            f"Invalid request.\n\nNo more than {_MAX_ANNOTATIONS} items are allowed; {len(annotations)} were supplied."
         )
     if annotations or "title" in output:
         output.text("title")
@@ -177,7 +177,7 @@ def create_status(call: Call) -> Answer:
     if description is not None and len(description) > _LONGEST_DESCRIPTION:
         message = f"description is too long (maximum is {_LONGEST_DESCRIPTION} characters)"
         raise refusals.validation_failed("Status", "custom", "description", message)
-    if sum((one.sha, one.context) == (sha, context) for one in repository.statuses) >= _MOST_STATUSES:
+    if sum((one.sha, one.context) == (sha, context) for one in repository.statuses) >= _MAX_STATUSES:
         message = "This SHA and context has reached the maximum number of statuses."
         raise refusals.validation_failed("Status", "custom", "base", message)
     now, number = call.state.clock.tick(), call.state.next_id()

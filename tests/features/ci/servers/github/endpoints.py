@@ -18,7 +18,7 @@ from tests.features.ci.servers.github.account_views import Site
 from tests.features.ci.servers.github.state import Account, Commit, Issue, Repository, Role, State, Token
 
 _PER_PAGE: Final = 30
-_MOST_PER_PAGE: Final = 100
+_MAX_PER_PAGE: Final = 100
 _ANNOUNCED: Final = "x-accepted-github-permissions"
 
 
@@ -148,7 +148,7 @@ class Call:
         Args:
             wrapper: the name of the list, if the answer is an object with the total number.
         """
-        size = min(_positive(self.query.get("per_page"), _PER_PAGE), _MOST_PER_PAGE)
+        size = min(_positive(self.query.get("per_page"), _PER_PAGE), _MAX_PER_PAGE)
         number, last = _positive(self.query.get("page"), 1), max(1, -(-len(items) // size))
         shown = [view(item) for item in items[(number - 1) * size : number * size]]
         content = {"total_count": len(items), wrapper: shown} if wrapper else shown

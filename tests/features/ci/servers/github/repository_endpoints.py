@@ -8,8 +8,8 @@ from tests.features.ci.servers.github import account_views, commit_views, issue_
 from tests.features.ci.servers.github.endpoints import Answer, Call, check_permission, endpoint
 from tests.features.ci.servers.github.state import Issue, Role
 
-_MOST_FILES = 3000
-_MOST_TREE_ENTRIES = 100_000
+_MAX_FILES = 3000
+_MAX_TREE_ENTRIES = 100_000
 
 
 @endpoint("GET", "/user", "users/users#get-the-authenticated-user")
@@ -81,7 +81,7 @@ def get_tree(call: Call) -> Answer:
     commit = call.find_commit(call.parameters["tree"])
     if commit is None or "recursive" not in call.query:
         raise refusals.not_found()
-    return Answer(commit_views.tree(call.site, call.repository, commit, most=_MOST_TREE_ENTRIES))
+    return Answer(commit_views.tree(call.site, call.repository, commit, most=_MAX_TREE_ENTRIES))
 
 
 @endpoint("GET", "/repos/{owner}/{repo}/commits/{ref}", "commits/commits#get-a-commit", "contents")
@@ -125,5 +125,5 @@ def list_files(call: Call) -> Answer:
     """List the files of a pull request; GitHub lists at most 3000."""
     pull = _pull_request(call).pull
     assert pull is not None
-    changes = issue_views.file_changes(call.state, pull)[:_MOST_FILES]
+    changes = issue_views.file_changes(call.state, pull)[:_MAX_FILES]
     return call.page(changes, lambda one: issue_views.changed_file(call.site, call.repository, pull.head_sha, one))

@@ -25,7 +25,7 @@ from tests.features.ci.servers.gitlab.gitlab_state import (
 
 _LONGEST_NOTE: Final = 1_000_000
 _LONGEST_DESCRIPTION: Final = 255
-_MOST_PER_PAGE: Final = 100
+_MAX_PER_PAGE: Final = 100
 _STATES: Final = ("pending", "running", "success", "failed", "canceled", "skipped")
 _OPEN: Final = ("pending", "running")
 _EVENTS: Final = {"pending": "enqueue", "running": "run", "success": "success", "failed": "drop", "canceled": "cancel"}
@@ -159,7 +159,7 @@ class Api:
 def _page(call: Call, items: Sequence[Any]) -> Answer:
     """Return the page of a list that the query names, with the headers that link to the other pages."""
     query = call.request.query
-    size = max(1, min(int(query.get("per_page", 20)), _MOST_PER_PAGE))
+    size = max(1, min(int(query.get("per_page", 20)), _MAX_PER_PAGE))
     number, pages = int(query.get("page", 1)), max(1, -(-len(items) // size))
 
     def link(page: int, rel: str) -> str:

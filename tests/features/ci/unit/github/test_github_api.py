@@ -27,7 +27,7 @@ def test_items_come_from_all_pages(server: github.Server, api: GitHubApi) -> Non
 def test_a_list_with_too_many_pages_is_an_error(
     server: github.Server, api: GitHubApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_api, "_MOST_PAGES", 1)
+    monkeypatch.setattr(github_api, "_MAX_PAGES", 1)
     for number in range(100):
         server.comment(1, "alice", str(number))
     with pytest.raises(InfrastructureError, match=f"more than 100 items in {COMMENTS}"):

@@ -22,7 +22,7 @@ def test_items_come_from_all_pages(server: gitlab.Server, api: GitLabApi) -> Non
 def test_a_list_that_is_too_long_is_an_error(
     server: gitlab.Server, api: GitLabApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gitlab_api, "_MOST_ITEMS", 100)
+    monkeypatch.setattr(gitlab_api, "_MAX_ITEMS", 100)
     for number in range(101):
         server.comment(1, "alice", str(number))
     with pytest.raises(InfrastructureError, match="more than 100 items"):

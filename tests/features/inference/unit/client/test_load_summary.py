@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from toolbox.features.inference.client.load_generator import Sample, Step
 from toolbox.features.inference.client.load_summary import (
-    MOST_MESSAGES,
+    MAX_MESSAGES,
     OTHER_MESSAGES,
     Distribution,
     Figures,
@@ -143,7 +143,7 @@ def test_a_concurrency_has_the_delays_of_a_timer_after_the_warm_up() -> None:
 
 def test_errors_are_counted_up_to_a_number_of_different_messages() -> None:
     found = figures([replace(FAILED, error=f"{number % 150}" * 5000) for number in range(300)])
-    assert len(found.error_messages) == MOST_MESSAGES
+    assert len(found.error_messages) == MAX_MESSAGES
     assert found.errors == sum(found.error_messages.values()) == 300
     assert next(iter(found.error_messages)) == OTHER_MESSAGES
     assert max(map(len, found.error_messages)) == 1000

@@ -190,7 +190,7 @@ def test_a_workload_without_files_and_secrets_has_no_objects(
 def test_the_error_for_too_many_files_says_where_to_put_them(
     provided: RunResources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_resources, "_MOST_BYTES", 10)
+    monkeypatch.setattr(run_resources, "_MAX_BYTES", 10)
     with pytest.raises(StepError, match=r"10 can be sent: put large files into the image or on a volume") as caught:
         provided.sources(Workload(("true",), text_files={"a": "b"}), tmp_path, 5)
     assert caught.value.cause is Cause.CONFIGURATION

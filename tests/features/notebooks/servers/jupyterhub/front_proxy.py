@@ -19,7 +19,7 @@ from typing import Final, Self
 
 ADDRESS: Final = "127.0.0.1"
 _CHUNK: Final = 1 << 16
-_MOST_HEAD_BYTES: Final = 1 << 20
+_MAX_HEAD_BYTES: Final = 1 << 20
 
 
 @dataclass
@@ -119,7 +119,7 @@ class FrontProxy:
         return fault
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, ADDRESS, self.port, limit=_MOST_HEAD_BYTES)
+        self._server = await asyncio.start_server(self._serve, ADDRESS, self.port, limit=_MAX_HEAD_BYTES)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:

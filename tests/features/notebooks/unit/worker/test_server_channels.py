@@ -74,7 +74,7 @@ def test_a_kernel_that_uses_the_session_of_its_client_may_print(server: KernelWe
 def test_outputs_that_nothing_reads_are_dropped_but_no_replies(
     server: KernelWebsocket, socket: KernelSocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_channels, "_MOST_WAITING", 1000)
+    monkeypatch.setattr(server_channels, "_MAX_WAITING", 1000)
     for text in ("x" * 1500, "dropped", "dropped"):
         server.send("stream", stream(text))
     server.send("status", {"execution_state": "idle"})
