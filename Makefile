@@ -10,6 +10,8 @@ NOTEBOOKS_STAMP := .venv/.installed-notebooks
 DEV_STAMP := .venv/.installed-dev
 # Tests often wait for servers and clusters, so two per processor keep the processors busy.
 TEST_WORKERS ?= $(shell expr 2 \* $$(nproc))
+# Tests start thousands of interpreters. Without bytecode files, each would compile all modules that it imports.
+TESTS = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -p tests.session_report -n $(TEST_WORKERS) --dist=worksteal
 # The helper processes rely on internals of ansible-core. `make test` uses the installed version, which is newer than these.
 OLDER_ANSIBLE := 2.17 2.18
 ANSIBLE_TESTS := tests/functional/test_ansible_versions.py tests/functional/test_warm_ssh.py::test_modules_are_executed_in_forks
@@ -58,9 +60,11 @@ demo-notebooks: $(NOTEBOOKS_STAMP) ## test two runtimes on two machines, with a 
 	@./run_toolbox.py project run notebooks; [ $$? -eq 1 ]
 	@echo 'exit code 1 is expected: the notebook energy fails with the runtime current, whose NumPy has no trapz any more'
 
-# Tests start thousands of interpreters. Without bytecode files, each would compile all modules that it imports.
 test: $(DEV_STAMP) ## run the tests
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=worksteal
+	@$(TESTS) tests
+
+test-core: $(DEV_STAMP) ## run the tests of the core, without those of its features
+	@$(TESTS) tests --ignore=tests/features --ignore=tests/conformance/test_without_features.py
 
 test-ansible: $(OLDER_ANSIBLE:%=.venv/ansible-core-%/.installed) ## test with older versions of ansible-core
 	@for version in $(OLDER_ANSIBLE); do \
@@ -98,4 +102,4 @@ bench: $(DEV_STAMP) ## run the benchmarks
 docs: ## say where to read
 	@echo 'README.md, then docs/architecture.md for the rooms of the code'
 
-.PHONY: help setup demo demo-inference demo-notebooks test test-ansible test-without-features lint lint-style lint-types format bench docs
+.PHONY: help setup demo demo-inference demo-notebooks test test-core test-ansible test-without-features lint lint-style lint-types format bench docs

@@ -103,6 +103,7 @@ def _run(project: str, identity: int, number: int) -> dict[str, Any]:
         "versions": {},
         "directory": f"/runs/{project}/{number}",
         "currency": "USD",
+        "baseline": True,
         "updated": started,
         "recorded": started,
     }
@@ -120,6 +121,7 @@ def _result(run: int, cell: int, runs: int) -> dict[str, Any]:
         "cause": "product" if is_flaky else None,
         "message": "exit status 1" if is_flaky else "",
         "counts": True,
+        "out_of_range": False,
         "seconds": 60.0,
         "fingerprint": "f",
         "target": "local",
@@ -130,7 +132,15 @@ def _result(run: int, cell: int, runs: int) -> dict[str, Any]:
 
 
 def _sample(series: int, run: int, value: float) -> dict[str, Any]:
-    return {"series_id": series, "run_id": run, "value": float(value), "fault": "", "accepted": True, "noisy": False}
+    return {
+        "series_id": series,
+        "run_id": run,
+        "value": float(value),
+        "fault": "",
+        "accepted": True,
+        "noisy": False,
+        "confirmed": False,
+    }
 
 
 def _insert(connection: Connection, table: Table, rows: Any) -> None:

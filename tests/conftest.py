@@ -1,7 +1,8 @@
 """Fixtures and settings that all tests share."""
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)
     if not hasattr(config, "workerinput"):  # not in a worker of pytest-xdist
         config.pluginmanager.register(Leftovers(config))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Name the directory of a failed test, and the directories of its runs, which pytest keeps for a while."""
+    report = yield
+    directory = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and directory is not None:
+        runs = sorted(folder for folder, _, files in os.walk(directory) if "journal.jsonl" in files)
+        report.sections.append(("Files of the test", "\n".join([str(directory), *runs])))
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

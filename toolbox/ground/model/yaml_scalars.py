@@ -146,7 +146,7 @@ def ambiguous(root: yaml.Node | None, loader: Any) -> Iterator[AmbiguousScalar]:
             continue
         seen.add(id(node))
         if isinstance(node, yaml.ScalarNode):
-            if _is_suspect(node, may_be_version=is_key or _may_be_version(keys)):
+            if _is_suspect(node, keys, is_key=is_key):
                 yield _scalar(node, keys, loader, is_key=is_key)
         elif isinstance(node, yaml.SequenceNode):
             stack.extend((item, (*keys, index), False) for index, item in reversed(list(enumerate(node.value))))
@@ -156,8 +156,10 @@ def ambiguous(root: yaml.Node | None, loader: Any) -> Iterator[AmbiguousScalar]:
                 stack += [(value, below, False), (key, below, True)]
 
 
-def _is_suspect(node: yaml.ScalarNode, *, may_be_version: bool) -> bool:
-    return not node.style and node.tag in _TYPES and is_ambiguous(node.value, node.tag, may_be_version=may_be_version)
+def _is_suspect(node: yaml.ScalarNode, keys: tuple[Key, ...], *, is_key: bool) -> bool:
+    if node.style or node.tag not in _TYPES:
+        return False
+    return is_ambiguous(node.value, node.tag, may_be_version=is_key or _may_be_version(keys))
 
 
 def _may_be_version(keys: tuple[Key, ...]) -> bool:
