@@ -118,8 +118,12 @@ class TargetCalls:
 
     def collect(self, run: CellRun, status: AttemptStatus, done: Callable[[Conclusion], None]) -> None:
         """Fetch the files of an ended attempt, and run the checks that need no other cell."""
-        collect = partial(self._collect, run, status)
-        self._do(collect, done, lambda error: done(_failure(error)), scope=self._collecting)
+
+        def fail(error: BaseException) -> None:
+            # Everything is still on the target: a resumed run can fetch and judge it without repeating the attempt.
+            done(replace(_failure(error), is_open=isinstance(error, Cancelled)))
+
+        self._do(partial(self._collect, run, status), done, fail, scope=self._collecting)
 
     def cancel(self, run: CellRun) -> None:
         """End an attempt early."""
@@ -282,7 +286,7 @@ class TargetCalls:
             return replace(_failure(error), lost_machine=error.machine or run.target)
         except LimitExceeded as error:
             return _failure(error)
-        except (StepError, Cancelled, OSError) as error:
+        except (StepError, OSError) as error:
             # The files are still on the target: a resumed run can fetch them without repeating the attempt.
             return replace(_failure(error), is_open=True)
         self._recorder.sweep(run.step.identity, run.directory)

@@ -180,6 +180,12 @@ def test_any_error_becomes_the_outcome_of_the_attempt(
     assert (found.is_open, bool(caplog.records)) == (is_open, is_logged)
 
 
+def test_an_attempt_whose_checks_are_cancelled_stays_on_its_target(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TargetCalls, "_judge", Mock(side_effect=Cancelled("it ends")))
+    found = desks(Ending()).collect()
+    assert (found.outcome.verdict, found.is_open) == (Verdict.CANCELLED, True)
+
+
 def test_an_attempt_out_of_reach_is_not_collected(desks: Any) -> None:
     desk = desks(Ending(lost="no route"))
     conclusion = desk.collect()
