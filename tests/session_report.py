@@ -21,7 +21,7 @@ from tests.features.kubernetes.servers.kubernetes import KUBECONFIG
 _EVERY_SECONDS: Final = 30.0
 _FIRST_SECONDS: Final = 10.0  # before, the estimate of the remaining time would be a guess
 # The typical seconds of a test by its kind, of which only the ratios are used.
-_WEIGHTS: Final = {"unit": 0.03, "functional": 0.7, "conformance": 0.9, "live": 3.0, "browser": 0.5, "together": 0.7}
+_WEIGHTS: Final = {"unit": 0.05, "functional": 1.0, "conformance": 2.0, "live": 6.0, "browser": 1.0, "together": 1.0}
 _SHORT_SECONDS: Final = 90.0
 _SHELLS: Final = ("zsh", "ksh93", "fish", "tcsh", "busybox")
 
@@ -109,10 +109,11 @@ class _Report:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        if report.failed or hasattr(report, "wasxfail"):
+        if hasattr(report, "wasxfail"):
             return None
-        category = "skipped" if report.skipped else "passed" if report.when == "call" else ""
-        return category, "", ""
+        if report.when == "call" or report.skipped:
+            return report.outcome, "", ""
+        return "error" if report.failed else "", "", ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
