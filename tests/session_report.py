@@ -11,12 +11,11 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.features.kubernetes.servers.kubernetes import KUBECONFIG
+from tests.servers import openssh, postgres
 
 _EVERY_SECONDS: Final = 30.0
 _FIRST_SECONDS: Final = 10.0  # before, the estimate of the remaining time would be a guess
@@ -29,12 +28,12 @@ Service = tuple[str, Callable[[], bool], str]
 SERVICES: Final[Sequence[Service]] = (
     (
         "the tests on a Kubernetes cluster",
-        lambda: KUBECONFIG in os.environ,
-        f"${KUBECONFIG} names the kubeconfig of a cluster that tests may use",
+        lambda: "TOPGALLANT_TEST_KUBECONFIG" in os.environ,
+        "$TOPGALLANT_TEST_KUBECONFIG names the kubeconfig of a cluster that tests may use",
     ),
-    ("the tests over SSH", lambda: Path("/usr/sbin/sshd").exists(), "apt-get install openssh-server"),
+    ("the tests over SSH", lambda: openssh.TOOLS["sshd"] is not None, "apt-get install openssh-server"),
     ("the tests of pages in a browser", lambda: shutil.which("chromium") is not None, "apt-get install chromium"),
-    ("the tests on PostgreSQL", lambda: Path("/usr/lib/postgresql").is_dir(), "apt-get install postgresql"),
+    ("the tests on PostgreSQL", postgres.is_installed, "apt-get install postgresql"),
     (
         "the tests of login shells",
         lambda: all(map(shutil.which, _SHELLS)),

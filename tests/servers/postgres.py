@@ -95,9 +95,18 @@ def _as_account() -> list[str]:
     return ["setpriv", f"--reuid={_ACCOUNT}", f"--regid={_ACCOUNT}", "--clear-groups", "--"] if os.getuid() == 0 else []
 
 
-def _program(name: str) -> Path:
+def is_installed() -> bool:
+    """Return whether a server can be made on this machine."""
+    return _found("initdb") is not None
+
+
+def _found(name: str) -> Path | str | None:
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
-    found = next(iter(places), None) or shutil.which(name)
+    return next(iter(places), None) or shutil.which(name)
+
+
+def _program(name: str) -> Path:
+    found = _found(name)
     if found is None:
         raise ServerError(f"{name} is not installed: install PostgreSQL's server")
     return Path(found)

@@ -6,6 +6,7 @@ python -m tests.features.notebooks.fakes.failing_conversions CONVERSION < JOBS
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 from typing import Any
@@ -47,3 +48,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "hang":
         html_converter.MAX_SECONDS = 1  # type: ignore[misc]  # a test must not wait for 30 s
     html_converter.main()
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY  # only the child processes have limits
