@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from toolbox.testing import Workspace
 
 settings.register_profile("untimed", deadline=None)  # examples are slow on a busy machine
 settings.load_profile("untimed")
+_WRITES_NO_BYTECODE = sys.dont_write_bytecode
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,6 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)
     if not hasattr(config, "workerinput"):  # not in a worker of pytest-xdist
         config.pluginmanager.register(Leftovers(config))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_collect_report() -> None:
+    """Let pytest write bytecode of the tests, although workloads turn that off when tests import them."""
+    sys.dont_write_bytecode = _WRITES_NO_BYTECODE
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ this module, unless `TOPGALLANT_TEST_FORKS` is 0. Shell scripts use it by `tests
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib.util
 import io
@@ -45,6 +46,8 @@ _PACKAGES: Final = (
     "toolbox.features.ci",
     "toolbox.cli.commands",
     "toolbox.features.ci.forges",
+    "toolbox.features.inference.page_sections",
+    "toolbox.features.notebooks.page_sections",
     "toolbox.matrix",
     "toolbox.judges.metrics",
     "toolbox.orchestration",
@@ -129,6 +132,8 @@ def start_variables() -> dict[str, str]:
 
 def main() -> None:
     """Serve until the standard input is closed. The only argument is the descriptor of the listening socket."""
+    codes: list[int] = []
+    atexit.register(_end, codes)  # the first one that is registered is the last one that is called
     listener = fork_server.listener_from_arguments()
     fork_server.replace_script_folder(str(places.builtin_root()))
     gc.disable()
@@ -145,7 +150,16 @@ def main() -> None:
     sys.argv = list(fork.message["args"])
     from toolbox.cli import main as cli
 
-    sys.exit(cli.main())
+    codes.append(cli.main())
+    sys.exit(codes[0])
+
+
+def _end(codes: Sequence[int]) -> None:
+    """End a fork at once. Python would first delete all objects, which takes longer than most command lines."""
+    if codes:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(codes[0])
 
 
 def _start_variables(env: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,6 @@ import pytest
 
 WORKLOAD = Path(__file__).parents[4] / "projects" / "training_e2e" / "workload"
 sys.path.insert(0, str(WORKLOAD))
-sys.dont_write_bytecode = True  # the folder is sent to hosts
 
 SMALL: dict[str, Any] = {
     "layers": 1,

@@ -11,7 +11,6 @@ import pytest
 from tests.features.inference.servers.reference_server import WORKLOADS, write_checkpoint
 
 sys.path[:0] = map(str, WORKLOADS)
-sys.dont_write_bytecode = True  # the folders are sent to hosts
 
 from checkpoint import Checkpoint, read  # noqa: E402  # needs the path
 from reference_server.model import Model  # noqa: E402
