@@ -47,7 +47,9 @@ QUICK: Final = (
     "tests/unit/ground/interface",
     "tests/unit/matrix/test_plan.py",
     "tests/unit/matrix/test_targets.py",
-    "tests/unit/orchestration",
+    "tests/unit/orchestration/test_clusters.py",
+    "tests/unit/orchestration/test_notifying.py",
+    "tests/unit/orchestration/test_project_run.py",
     "tests/unit/reports/test_owner_pages.py",
     "tests/unit/reports/test_run_page.py",
 )

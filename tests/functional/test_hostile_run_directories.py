@@ -19,7 +19,7 @@ from tests.functional.grid import Grid
 from tests.functional.grid import grid as grid  # noqa: PLC0414  # re-exports the fixture
 from toolbox.testing import Outcome
 
-SEEDS = int(os.environ.get("TOPGALLANT_TEST_RUN_SEEDS", "40"))
+SEEDS = int(os.environ.get("TOPGALLANT_TEST_RUN_SEEDS", "24"))
 WORKLOAD = """
     echo loss 1.5; echo warning >&2
     printf '<testsuite><testcase name="a"/><testcase name="b"><failure message="no"/></testcase></testsuite>' >j.xml

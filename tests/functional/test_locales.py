@@ -42,8 +42,6 @@ UNSET = {"LC_ALL": "", "LC_CTYPE": "", "LANG": ""}
     "locale",
     [
         {"LC_ALL": "C"},
-        {"LC_ALL": "POSIX"},
-        {"LC_ALL": "xx_YY.UTF-8"},
         {"LANG": "xx_YY.UTF-8"},
         {"LC_ALL": "C", "TOPGALLANT_ANSIBLE_WARM": "0"},
     ],

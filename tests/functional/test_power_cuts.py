@@ -36,7 +36,7 @@ from toolbox.targets import bootstrap
 from toolbox.testing import Workspace
 
 PARTS: Final = 4  # into which the states are divided; the recorded calls are the same in every process
-SAMPLED: Final = 0.5  # part of the states
+SAMPLED: Final = 0.2  # part of the states
 CELLS: Final = "abc"
 MOST: Final = {"a": 1, "b": 2, "c": 2}  # attempts of each cell
 EXPECTED: Final = {"x=a": Verdict.PASSED, "x=b": Verdict.FAILED, "x=c": Verdict.FAILED}

@@ -6,6 +6,7 @@ import calendar
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,9 +26,10 @@ TARGETS = {"local": {"address": None, "accelerator": "H200", "cost_per_hour": 36
 Results = Callable[..., Outcome]
 
 
-@pytest.fixture
-def results(workspace: Workspace) -> Results:
-    """Return a function that runs a `results` command on forty nightly runs. One cell is slower in the last twenty."""
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a workspace with a store of forty nightly runs. One cell is slower in the last twenty."""
+    workspace = Workspace(tmp_path_factory.mktemp("history") / "workspace")
     for day in range(40):
         wobble = 0.001 * (day % 7)
         cells = {
@@ -42,6 +44,13 @@ def results(workspace: Workspace) -> Results:
     runs = sorted(map(str, (workspace.directory / "runs/training").iterdir()))
     imported = workspace.run("results", "import", *runs)
     assert imported.exit_code == 0, str(imported)
+    return workspace.directory
+
+
+@pytest.fixture
+def results(workspace: Workspace, history: Path) -> Results:
+    """Return a function that runs a `results` command on a copy of the history."""
+    shutil.copytree(history, workspace.directory, dirs_exist_ok=True)
     return lambda *argv, **options: workspace.run("results", *argv, **options)
 
 

@@ -144,7 +144,7 @@ def moments(seed: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("number", "moment"),
-    [(number, moment) for number in SIGNALS for moment in moments(number.name)],
+    list(zip(SIGNALS, [TASKS + 1, *moments("a short and the long task")], strict=True)),
 )
 def test_a_signal_to_the_command_line_leaves_nothing(
     workspace: Workspace, fifo: Fifo, number: signal.Signals, moment: int
@@ -159,7 +159,7 @@ def test_a_signal_to_the_command_line_leaves_nothing(
 
 
 @pytest.mark.usefixtures("fifo")
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_at_any_moment_leaves_nothing(workspace: Workspace, number: signal.Signals) -> None:
     with workspace.start("project", "run", "moments") as running:
         send_at_any_moment(running, number, "> test")

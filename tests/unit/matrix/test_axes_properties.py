@@ -156,7 +156,7 @@ def check(block: MatrixBlock) -> list[Combination]:
     return found
 
 
-RANDOM = settings(deadline=None, derandomize=True, max_examples=400)
+RANDOM = settings(deadline=None, derandomize=True, max_examples=80)
 
 
 @RANDOM
@@ -216,7 +216,7 @@ def identity(value: Any) -> str:
     return f"[{[identity(item) for item in value]}]" if isinstance(value, list) else repr(value)
 
 
-@settings(deadline=None, derandomize=True, max_examples=2000)
+@settings(deadline=None, derandomize=True, max_examples=400)
 @given(PLAIN, PLAIN)
 @example({"!date": "2026-01-02"}, DAY)
 @example({1: "x"}, {"1": "x"})

@@ -465,7 +465,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 def test_a_journal_that_is_truncated_anywhere_can_be_read(recorded: Recorded, tmp_path: Path) -> None:
     first = recorded.ends[0] - 1  # a line without a line end is complete too
     RunDirectory(tmp_path).journal.write_bytes(recorded.content)
-    for cut in reversed(range(len(recorded.content) + 1)):
+    size = len(recorded.content)
+    near = {end + offset for end in recorded.ends for offset in (-2, -1, 0, 1)}
+    for cut in sorted({size, *near, *range(0, size, 11)} - {size + 1}, reverse=True):
         os.truncate(RunDirectory(tmp_path).journal, cut)
         past = run_reader.fold(journal.read(tmp_path))
         assert len(past.cells) <= 3

@@ -25,12 +25,13 @@ from toolbox.targets.agent.pod import CONFIRMED, HOLDING, LOGS_SENT, WORKLOAD_RU
 # In a real pod, these two files have fixed paths outside of the attempt's directory.
 DRIVER = f"""
 import os, signal, sys; sys.path.insert(0, {str(ROOT)!r})
-from toolbox.targets.agent import attempt_directory, durable, pod
+from toolbox.targets.agent import attempt_directory, durable, pod, supervisor
 if "DELETED" in os.environ:
     durable.sync_tree = lambda top: os.kill(os.getpid(), signal.SIGTERM)
 attempt_directory.TIMEOUT_SECONDS = float(os.environ.get("TIMEOUT", attempt_directory.TIMEOUT_SECONDS))
 pod.ARCHIVE, pod.TERMINATION_LOG = "sources.tar.gz", "termination-log"
 pod._FIRST_REPEAT_SECONDS = 0.1
+supervisor._ECHO_SECONDS = 1.0  # most tests do not read the output
 pod.main()
 """
 ORDER: dict[str, Any] = {
