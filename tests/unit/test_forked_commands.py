@@ -19,7 +19,7 @@ from toolbox.testing import Running, Workspace
 
 STATE = '''
     """Shows the state of its process."""
-    import json, os, signal, sys, time
+    import atexit, json, os, signal, sys, threading, time
 
 
     class State:
@@ -43,6 +43,11 @@ STATE = '''
             """Print a line, and wait."""
             print("begun", flush=True)
             time.sleep(100)
+
+        def end(self) -> None:
+            """Print while the process ends."""
+            atexit.register(print, "at the end", file=sys.stderr, end="")
+            threading.Thread(target=lambda: time.sleep(0.2) or print("in a thread", end="")).start()
 '''
 
 
@@ -58,6 +63,11 @@ def test_a_fork_has_the_state_of_a_new_process(state: Workspace, monkeypatch: py
     started = state.run("state", "show", env={"GREETING": "é"})
     assert forked.json == started.json
     assert (forked.exit_code, forked.stderr) == (started.exit_code, started.stderr)
+
+
+def test_a_fork_waits_for_its_threads_and_calls_what_is_to_be_called_at_its_end(state: Workspace) -> None:
+    outcome = state.run("state", "end")
+    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (0, "in a thread", "at the end"), str(outcome)
 
 
 def test_forks_know_nothing_of_one_another(state: Workspace) -> None:
