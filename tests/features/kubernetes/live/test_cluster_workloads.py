@@ -51,21 +51,17 @@ def test_a_server_is_deployed_and_removed(tools: Tools, cluster: kubernetes.Clus
     deploy(tools, namespace, WEB, QUICK, "--readiness=/")
     assert changed(deploy(tools, namespace, WEB, QUICK, "--readiness=/")) == []
     assert [each["kind"] for each in tools.kept("src/server.yaml")] == ["Deployment", "Service"]
+    deploy(tools, namespace, WEB, QUICK, "--readiness=tcp")
+    (container,) = tools.kept("artifacts/objects.yaml")[0]["spec"]["template"]["spec"]["containers"]
+    assert {"httpGet", "tcpSocket"} & container["readinessProbe"].keys() == {"tcpSocket"}
     tools("cluster", "undeploy_server", "web", f"--namespace={namespace}")
     assert [log.read_text() for log in tools.step.glob("artifacts/logs/*/server.log")] == ["started\n"]
     assert cluster.things(namespace) == []
     assert changed(tools("cluster", "undeploy_server", "web", f"--namespace={namespace}")) == []
 
 
-def test_the_readiness_probe_of_a_server_can_be_changed(tools: Tools, namespace: str) -> None:
-    for readiness in ("/", "tcp", "/", "none"):
-        deploy(tools, namespace, WEB, QUICK, f"--readiness={readiness}")
-    (container,) = tools.kept("artifacts/objects.yaml")[0]["spec"]["template"]["spec"]["containers"]
-    assert "readinessProbe" not in container
-
-
 def test_the_exit_code_and_log_of_a_crashed_server_are_reported(tools: Tools, namespace: str) -> None:
-    deploy(tools, namespace, "echo no model; exit 9", "--timeout=10", fails=True)
+    deploy(tools, namespace, "echo no model; exit 9", "--timeout=6", fails=True)
     assert "container server: CrashLoopBackOff" in tools.failure or "ended with exit code 9" in tools.failure
     assert "exit code 9" in tools.failure
     assert "no model\n" in {log.read_text() for log in tools.step.glob("artifacts/logs/*/server*.log")}
@@ -75,15 +71,15 @@ def test_the_failure_of_a_readiness_probe_is_reported(
     tools: Tools, cluster: kubernetes.Cluster, namespace: str
 ) -> None:
     never = "--readiness=/health"
-    deploy(tools, namespace, WEB, QUICK, never, "--timeout=5", fails=True)
+    deploy(tools, namespace, WEB, QUICK, never, "--timeout=2", fails=True)
     # A busy kubelet sends its events minutes later.
     wait(
         lambda: "Unhealthy" in {each.reason for each in cluster.core.list_namespaced_event(namespace).items},
         "an event of the probe",
         420,
     )
-    deploy(tools, namespace, WEB, QUICK, never, "--timeout=5", fails=True)
-    assert "Deployment web is not ready after 5 s: 0 of 1 replicas are ready" in tools.failure
+    deploy(tools, namespace, WEB, QUICK, never, "--timeout=2", fails=True)
+    assert "Deployment web is not ready after 2 s: 0 of 1 replicas are ready" in tools.failure
     assert "container server runs and is not ready" in tools.failure
     assert "Readiness probe failed: HTTP probe failed with statuscode: 404" in tools.failure
 

@@ -134,7 +134,7 @@ def test_an_image_without_python_is_reported(bench_of: Open, shared_namespace: s
 
 def test_a_missing_secret_of_a_pod_is_named(bench: Bench) -> None:
     pod = {"secrets": {"TOKEN": {"name": "no-such-secret", "key": "token"}}}
-    _, outcome = bench.run("true", wait=8.0, backend_fields={"pod": pod})
+    _, outcome = bench.run("true", wait=4.0, backend_fields={"pod": pod})
     assert verdict(outcome) == (Verdict.ERROR, Cause.CONFIGURATION)
     assert 'secret "no-such-secret" not found' in outcome.message
 
@@ -161,17 +161,17 @@ def test_a_workload_that_exceeds_its_memory_limit_is_reported(bench: Bench) -> N
 def test_an_attempt_cancelled_during_its_start_does_not_run_to_its_end(bench: Bench, tmp_path: Path) -> None:
     ends = tmp_path / "ends"
     ends.mkdir()
-    short, long = range(0, 8, 2), range(1, 8, 2)
+    short, long = range(0, 4, 2), range(1, 4, 2)
     seconds = {**dict.fromkeys(short, 0.5), **dict.fromkeys(long, 30)}
-    attempts = bench.start_all([("sh", "-c", f"sleep {seconds[number]}; touch {ends}/{number}") for number in range(8)])
+    attempts = bench.start_all([("sh", "-c", f"sleep {seconds[number]}; touch {ends}/{number}") for number in range(4)])
 
     def cancel_soon(number: int) -> tuple[WorkloadOutcome, bool]:
-        time.sleep(number * 0.3)
+        time.sleep(number * 0.5)
         return attempts[number].cancel(), (ends / str(number)).exists()
 
     with ThreadPoolExecutor() as threads:
         results = list(threads.map(cancel_soon, range(len(attempts))))
-    time.sleep(3)  # a short workload that still runs would end meanwhile
+    time.sleep(1.5)  # a short workload that still runs would end meanwhile
     ended = {number for number, (_, has_ended) in enumerate(results) if has_ended}
     assert {int(end.name) for end in ends.iterdir()} == ended
     assert {number for number, (outcome, _) in enumerate(results) if outcome.ended_by is EndedBy.EXIT} <= ended
@@ -260,23 +260,23 @@ def test_the_container_log_has_the_lines_of_the_workload(cluster: Cluster, bench
 WRITES = """
 import os
 os.mkdir("many")
-for number in range(5000):
+for number in range(2000):
     with open(f"many/{number}.txt", "w") as stream:
         stream.write(str(number))
 with open("large", "wb") as stream:
-    for _ in range(100):
+    for _ in range(20):
         stream.write(os.urandom(1 << 20))
 """
 
 
-def test_a_hundred_megabytes_and_five_thousand_files_are_collected(bench: Bench) -> None:
+def test_twenty_megabytes_and_two_thousand_files_are_collected(bench: Bench) -> None:
     source = f"{WRITES}\nimport hashlib; print(hashlib.md5(open('large', 'rb').read()).hexdigest())"
     attempt, outcome = bench.run("python3", "-c", source)
     assert outcome.exit_code == 0, attempt.text("stderr.log")
     results = attempt.directory / "files"
-    assert sorted(int(path.read_text()) for path in (results / "many").iterdir()) == list(range(5000))
+    assert sorted(int(path.read_text()) for path in (results / "many").iterdir()) == list(range(2000))
     assert f"{hashlib.md5((results / 'large').read_bytes()).hexdigest()}\n" == attempt.text()
-    assert (results / "large").stat().st_size == 100 << 20
+    assert (results / "large").stat().st_size == 20 << 20
 
 
 HOSTILE = """
@@ -328,13 +328,13 @@ def test_long_lines_and_binary_output_arrive_unchanged(bench: Bench) -> None:
 @pytest.mark.parametrize("collect", [("**",), ()], ids=["with files", "without files"])
 def test_a_log_that_the_kubelet_rotates_arrives_complete(bench: Bench, collect: tuple[str, ...]) -> None:
     """A kubelet rotates the log at 10 MB, and a reader of the log does not follow it into the next file."""
-    source = "for number in range(300_000): print(f'{number:099d}')"
+    source = "for number in range(150_000): print(f'{number:099d}')"
     attempt, outcome = bench.run("python3", "-c", source, collect=collect, run=300.0)
     assert outcome.exit_code == 0
     assert outcome.log_fault == ""
     with (attempt.directory / "stdout.log").open() as log:
         assert all(line == f"{number:099d}\n" for number, line in enumerate(log))
-    assert (attempt.directory / "stdout.log").stat().st_size == 30_000_000
+    assert (attempt.directory / "stdout.log").stat().st_size == 15_000_000
 
 
 def test_the_outcome_of_a_pod_is_saved_as_on_every_target(bench: Bench) -> None:

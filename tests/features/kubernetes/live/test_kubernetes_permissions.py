@@ -105,24 +105,12 @@ def fault(account: Account, pod: Mapping[str, Any] | None = None) -> str:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("permission", REQUIRED_PERMISSIONS, ids=str)
-def test_each_missing_permission_is_named_before_the_run(
-    cluster: Cluster, namespace: str, tmp_path: Path, permission: Permission
-) -> None:
-    with cluster.account(namespace, tmp_path, all_but(permission)) as account:
-        assert fault(account).startswith(
-            f"the target `there`: in the namespace {namespace} the account may not {permission}: "
-        )
-
-
-@pytest.mark.parametrize("permission", HOST_PERMISSIONS, ids=str)
 def test_permissions_for_several_hosts_are_checked_only_for_several_hosts(
-    cluster: Cluster, namespace: str, tmp_path: Path, permission: Permission
+    cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    with cluster.account(
-        namespace, tmp_path, all_but(permission, [*REQUIRED_PERMISSIONS, *HOST_PERMISSIONS])
-    ) as account:
-        assert f"the account may not {permission}: " in fault(account, {"hosts": 2})
+    lacking = HOST_PERMISSIONS[0]
+    with cluster.account(namespace, tmp_path, all_but(lacking, [*REQUIRED_PERMISSIONS, *HOST_PERMISSIONS])) as account:
+        assert f"the account may not {lacking}: " in fault(account, {"hosts": 2})
         assert fault(account) == ""
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.conformance.sites import wait_for
-from tests.features.kubernetes.servers import kubernetes
 from tests.features.kubernetes.servers.api_proxy import ADDRESS, Proxy
 from tests.features.kubernetes.servers.http_proxy import Head, HttpProxy, requested
 from tests.features.kubernetes.servers.kubernetes import Account, Cluster
@@ -161,26 +160,6 @@ def test_a_token_can_be_revoked_and_renewed(account: Account, namespace: str) ->
     assert status(account.kubeconfig, namespace) == 401
     account.renew()
     assert status(account.kubeconfig, namespace) == 200
-
-
-def test_a_killed_component_is_started_again_afterwards(cluster: Cluster) -> None:
-    try:
-        with cluster.alone() as components:
-            components.kill("kube-apiserver")
-            with pytest.raises(OSError, match="refused"):
-                connect(cluster)
-        connect(cluster)
-    except kubernetes.ClusterError as error:
-        pytest.skip(str(error))
-
-
-def connect(cluster: Cluster) -> None:
-    from urllib.parse import urlsplit
-
-    from tests.features.kubernetes.servers import kubeconfigs
-
-    address = urlsplit(kubeconfigs.server(cluster.kubeconfig))
-    socket.create_connection((address.hostname or "", address.port or 443), timeout=5).close()
 
 
 # Both proxies

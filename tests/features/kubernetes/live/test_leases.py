@@ -87,13 +87,13 @@ def test_a_held_lease_is_a_lease_object_with_readable_annotations(place: Place) 
     assert found["metadata"]["annotations"] == {f"topgallant.dev/{name}": text for name, text in notes.items()}
 
 
-@pytest.mark.parametrize("microsecond", [0, 1, 999999])
-def test_a_written_record_is_read_back_unchanged(place: Place, microsecond: int) -> None:
-    moment = now().replace(microsecond=microsecond)
-    written = Record(NIGHTLY, moment, moment, "by bob")
-    version = place.lock().write(written, "", 5)
-    assert version
-    assert place.lock().read(5) == StoredRecord(written, version)
+def test_a_written_record_is_read_back_unchanged(place: Place) -> None:
+    version = ""
+    for microsecond in (0, 1, 999999):
+        moment = now().replace(microsecond=microsecond)
+        written = Record(NIGHTLY, moment, moment, "by bob")
+        version = place.lock().write(written, version, 5) or ""
+        assert place.lock().read(5) == StoredRecord(written, version)
 
 
 def test_a_write_with_an_old_version_is_refused(place: Place) -> None:
@@ -155,10 +155,10 @@ def test_an_account_that_may_not_use_leases_is_reported(place: Place) -> None:
 def test_a_waiting_client_notices_a_release_at_once(place: Place) -> None:
     held = take([place.lock()], dataclasses.replace(NIGHTLY, ttl=60), wait=0, report=print)
     held.start(lambda: None)
-    threading.Timer(4, held.release).start()
+    threading.Timer(2, held.release).start()
     began = time.monotonic()
     take([place.lock()], OURS, wait=30, report=print)
-    assert 3.9 < time.monotonic() - began < 20
+    assert 1.9 < time.monotonic() - began < 20
 
 
 def test_a_dead_holder_keeps_the_lease_only_until_it_expires(place: Place) -> None:
@@ -208,15 +208,14 @@ def proxy(place: Place) -> Iterator[api_proxy.Proxy]:
 
 def test_a_short_outage_of_the_server_does_not_lose_the_lease(place: Place, proxy: api_proxy.Proxy) -> None:
     lost = threading.Event()
-    lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=12), wait=0, report=print)
+    lease = take([place.lock(proxy.kubeconfig)], dataclasses.replace(NIGHTLY, ttl=9), wait=0, report=print)
     lease.start(lost.set)
     proxy.stop()
-    time.sleep(6)
+    time.sleep(4)
     proxy.start()
-    assert not lost.wait(10)
-    renewed = place.lock().read(5).record
-    assert renewed is not None
-    assert (now() - renewed.renewed).total_seconds() < 10
+    began = now()
+    wait_for(lambda: (record := place.lock().read(5).record) and record.renewed > began, "a renewal")
+    assert not lost.is_set()
     lease.release()
 
 
@@ -239,11 +238,11 @@ def test_a_holder_that_cannot_renew_notices_before_another_takes_the_lease(
 
 def test_a_waiting_client_notices_a_release_after_dropped_connections(place: Place, proxy: api_proxy.Proxy) -> None:
     held = take([place.lock()], dataclasses.replace(NIGHTLY, ttl=60), wait=0, report=print)
-    threading.Timer(2, proxy.drop).start()
-    threading.Timer(4, held.release).start()
+    threading.Timer(1, proxy.drop).start()
+    threading.Timer(2, held.release).start()
     began = time.monotonic()
     take([place.lock(proxy.kubeconfig)], OURS, wait=50, report=print)
-    assert 3.9 < time.monotonic() - began < 15
+    assert 1.9 < time.monotonic() - began < 15
 
 
 # The commands

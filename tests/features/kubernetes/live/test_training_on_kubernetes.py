@@ -37,8 +37,8 @@ def run(workspace: Workspace, account: Account) -> Outcome:
         "targets.kubernetes.kubeconfig": str(account.kubeconfig),
         "targets.kubernetes.namespace": account.namespace,
     }
-    argv = ("project", "run", "training_e2e", "--presets=smoke,kubernetes", f"--overrides={json.dumps(values)}")
-    return workspace.run(*argv, timeout=300)
+    flags = ("--presets=smoke,kubernetes", f"--overrides={json.dumps(values)}", "--cells=*model=tiny,batch=8*")
+    return workspace.run("project", "run", "training_e2e", *flags, timeout=300)
 
 
 def test_a_training_under_the_documented_role_passes_and_leaves_nothing(
@@ -48,7 +48,7 @@ def test_a_training_under_the_documented_role_passes_and_leaves_nothing(
         outcome = run(workspace, account)
     assert outcome.exit_code == 0, str(outcome)
     cells = [step for step in workspace.summary()["steps"] if step["kind"] == "cell"]
-    assert [cell["verdict"] for cell in cells] == ["passed"] * 6
+    assert [cell["verdict"] for cell in cells] == ["passed"] * 2
     for cell in cells:
         assert [attempt["target"] for attempt in cell["attempts"]] == ["kubernetes"]
         check_evidence(workspace.run_directory() / cell["step"] / "attempt-1")

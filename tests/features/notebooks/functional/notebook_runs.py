@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,39 @@ from typing import Any
 import pytest
 import yaml
 
+from toolbox.features.notebooks.worker import requirement_lines
+from toolbox.features.notebooks.worker.environment_log import EnvironmentLog
+from toolbox.features.notebooks.worker.environments import EnvironmentStore
+from toolbox.ground.system import places
 from toolbox.testing import Workspace
 
 TIMEOUT = 600.0
+# pip reads 0 as `--no-compile`. Without bytecode, an environment takes half of the time.
+NO_BYTECODE = ("PIP_NO_COMPILE", "0")
+# Both runtimes and both machines of the demo, in two of its four cells, with the verdicts of these cells.
+ONE_CELL_OF_EACH = "--cells=*classic,machine=small *current,machine=large"
+ENDS_OF_EACH = {"classic on small": "passed", "current on large": "failed"}
 
 
 def shared_environments(factory: pytest.TempPathFactory) -> Path:
     """Return a directory for environments. Workers of pytest-xdist share the directory, in which Topgallant locks."""
     base = factory.getbasetemp()
     return (base.parent if base.name.startswith("popen-") else base) / "environments"
+
+
+def demo_pythons(factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the Python of each runtime of the demo. Only the first test that asks makes the environments."""
+    directory = shared_environments(factory)
+    shipped = yaml.safe_load((places.builtin_root() / "config/notebooks.yaml").read_text())
+    pythons = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*NO_BYTECODE)
+        for name, runtime in shipped["runtimes"].items():
+            log = EnvironmentLog(factory.mktemp("environment") / "log", print)
+            lines = requirement_lines.with_kernel(runtime["requirements"])
+            with EnvironmentStore(directory, log, TIMEOUT).prepared(lines, sys.executable) as environment:
+                pythons[name] = str(environment.python)
+    return pythons
 
 
 def overrides(workspace: Workspace, environments: Path, **changes: Any) -> str:

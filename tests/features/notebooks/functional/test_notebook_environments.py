@@ -77,15 +77,12 @@ def test_requirements_that_contradict_each_other_are_named(store: EnvironmentSto
     assert "No matching distribution found for one>=2" in str(error)
 
 
-@pytest.mark.parametrize("status", [500, 502, 503])
-def test_an_index_with_an_error_of_its_own_does_not_answer(
-    store: EnvironmentStore, status: int, tmp_path: Path
-) -> None:
-    with package_index.serving({}, status) as url:
+def test_an_index_with_an_error_of_its_own_does_not_answer(store: EnvironmentStore, tmp_path: Path) -> None:
+    with package_index.serving({}, 503) as url:
         error = failure(store, url, "one")
     assert error.fault is Fault.SERVER
     assert "the package index does not answer: Could not fetch URL" in str(error)
-    assert re.search(rf"{status} (Server Error|error responses)", (tmp_path / "environment.log").read_text())
+    assert re.search("503 (Server Error|error responses)", (tmp_path / "environment.log").read_text())
 
 
 def test_an_index_that_refuses_connections_does_not_answer(store: EnvironmentStore) -> None:

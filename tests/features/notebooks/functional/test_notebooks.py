@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.features.notebooks.functional import notebook_runs
 from toolbox.testing import Workspace
 
 
-@pytest.fixture
-def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return notebook_runs.shared_environments(tmp_path_factory)
-
-
 def test_the_demo_passes_except_for_a_notebook_on_a_runtime_which_the_report_names(
-    workspace: Workspace, environments: Path
+    workspace: Workspace, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flag = notebook_runs.overrides(workspace, environments)
+    monkeypatch.setenv(*notebook_runs.NO_BYTECODE)
+    flag = notebook_runs.overrides(workspace, notebook_runs.shared_environments(tmp_path_factory))
     outcome = workspace.run("project", "run", "notebooks", flag, timeout=notebook_runs.TIMEOUT)
     assert outcome.exit_code == 1, str(outcome)
     assert notebook_runs.verdicts(workspace) == {

@@ -32,16 +32,10 @@ OWNER = Owner("run-1", "project", "ann", "laptop")
 pytestmark = pytest.mark.live
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Hub]:
-    with jupyterhub.serving() as hub:
-        yield hub
-
-
 @pytest.fixture
-def hub(shared: Hub) -> Iterator[Hub]:
-    yield shared
-    shared.clear()
+def hub(shared_hub: Hub) -> Iterator[Hub]:
+    yield shared_hub
+    shared_hub.clear()
 
 
 @pytest.fixture(scope="module")

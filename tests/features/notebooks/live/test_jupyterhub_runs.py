@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.features.notebooks.servers import jupyterhub
 from tests.features.notebooks.servers.jupyterhub import Hub
 from tests.functional.grid import Grid, wait
 from toolbox.ground.system import processes
@@ -69,16 +68,10 @@ class Runs:
         assert self.grid.workspace.holding(self.hub.token) == []
 
 
-@pytest.fixture(scope="module")
-def hub() -> Iterator[Hub]:
-    with jupyterhub.serving() as found:
-        yield found
-
-
 @pytest.fixture
-def runs(workspace: Workspace, hub: Hub) -> Iterator[Runs]:
-    yield Runs(Grid(workspace), hub)
-    hub.clear()
+def runs(workspace: Workspace, shared_hub: Hub) -> Iterator[Runs]:
+    yield Runs(Grid(workspace), shared_hub)
+    shared_hub.clear()
     processes.end_marked(workspace.directory)
 
 

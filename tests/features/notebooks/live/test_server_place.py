@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.features.notebooks.servers import jupyterhub
 from tests.features.notebooks.servers.jupyterhub import Hub
 from toolbox.features.notebooks.worker import execution, server_place, server_rest
 from toolbox.features.notebooks.worker.execution_place import PlaceError
@@ -35,11 +34,12 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def hub() -> Iterator[Hub]:
-    with jupyterhub.serving() as found:
-        found.start_server(SERVER, profile="small")
-        wait_for(lambda: found.servers()[SERVER]["ready"], "the server")
-        yield found
+def hub(shared_hub: Hub) -> Iterator[Hub]:
+    """Yield the hub with a server that the tests of this module share."""
+    shared_hub.start_server(SERVER, profile="small")
+    wait_for(lambda: shared_hub.servers()[SERVER]["ready"], "the server")
+    yield shared_hub
+    shared_hub.clear()
 
 
 def variables(hub: Hub) -> dict[str, str]:

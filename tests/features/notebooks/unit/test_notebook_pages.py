@@ -89,6 +89,14 @@ def test_a_file_that_is_not_a_notebook_gets_a_page_that_says_so(tmp_path: Path) 
     assert "cannot show the notebook" in (attempt / "notebooks/bad.html").read_text()
 
 
+def test_a_notebook_of_ten_thousand_cells_and_fifty_megabytes_has_a_page(tmp_path: Path) -> None:
+    summary, attempt = run_of(tmp_path)
+    cells = [code(f"print({number})", stream("x" * 5000)) for number in range(10_000)]
+    notebook_results.write(attempt, "large", json.dumps(notebook(*cells)))
+    notebook_pages.make_missing(summary)
+    assert "8000 cells are not shown" in (attempt / "notebooks/large.html").read_text()
+
+
 @pytest.mark.parametrize("missing", ["nbconvert", "nh3"])
 def test_without_a_library_a_remark_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, missing: str

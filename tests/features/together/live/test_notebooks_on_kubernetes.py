@@ -6,22 +6,16 @@ mounted into the pods.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.conformance.sites import wait_for
 from tests.features.kubernetes.servers import kubernetes
 from tests.features.kubernetes.servers.kubernetes import Account, Cluster
 from tests.features.kubernetes.unit.backends.kubernetes_page import role
 from tests.features.notebooks.functional import notebook_runs
-from toolbox.features.notebooks.worker import requirement_lines
-from toolbox.features.notebooks.worker.environment_log import EnvironmentLog
-from toolbox.features.notebooks.worker.environments import EnvironmentStore
-from toolbox.ground.system import places
 from toolbox.testing import Outcome, Workspace
 
 pytestmark = pytest.mark.live
@@ -47,15 +41,10 @@ def account(cluster: Cluster, tmp_path: Path) -> Iterator[Account]:
 
 
 @pytest.fixture
-def environments(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
-    """Return a directory with the environments of both runtimes of the shipped configuration."""
-    directory = notebook_runs.shared_environments(tmp_path_factory)
-    shipped = yaml.safe_load((places.builtin_root() / "config/notebooks.yaml").read_text())
-    for runtime in shipped["runtimes"].values():
-        store = EnvironmentStore(directory, EnvironmentLog(tmp_path / "environment.log", print), 600)
-        with store.prepared(requirement_lines.with_kernel(runtime["requirements"]), sys.executable):
-            pass
-    return directory
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory with the environments of both runtimes of the demo."""
+    notebook_runs.demo_pythons(tmp_path_factory)
+    return notebook_runs.shared_environments(tmp_path_factory)
 
 
 def run(workspace: Workspace, account: Account, environments: Path, *flags: str, **overrides: object) -> Outcome:
@@ -76,20 +65,17 @@ def run(workspace: Workspace, account: Account, environments: Path, *flags: str,
 def test_both_runtimes_are_tested_in_pods_with_the_limits_of_their_machines(
     workspace: Workspace, account: Account, environments: Path
 ) -> None:
-    outcome = run(workspace, account, environments)
+    outcome = run(workspace, account, environments, notebook_runs.ONE_CELL_OF_EACH)
     assert outcome.exit_code == 1, str(outcome)
-    expected = {"classic": "passed", "current": "failed"}
-    names = {f"{runtime} on {machine}": expected[runtime] for runtime in expected for machine in ("small", "large")}
-    assert notebook_runs.verdicts(workspace) == names
+    assert notebook_runs.verdicts(workspace) == notebook_runs.ENDS_OF_EACH
     cells = notebook_runs.cells(workspace)
     assert {attempt["target"] for cell in cells.values() for attempt in cell["attempts"]} == {"kubernetes"}
-    for name in names:
+    for name in notebook_runs.ENDS_OF_EACH:
         results = notebook_runs.results(workspace, name)
         failed = [test for test, record in results.items() if record["outcome"] not in {"passed", "skipped"}]
         assert failed == (["notebook.energy"] if name.startswith("current") else [])
         assert results["python.threads:cpus"]["outcome"] == "passed"
         assert notebook_runs.report(workspace, name)["environment_seconds"] is None
-    assert "failed cells have in common: runtime=current: 2 of 2 failed; elsewhere 0 of 2" in outcome.stdout
 
 
 def test_a_notebook_that_needs_more_memory_than_the_pod_has_fails_alone(

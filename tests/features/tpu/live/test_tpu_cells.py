@@ -421,8 +421,7 @@ echo 'PATH=~/fake:$PATH' > ~/.bashrc
 """
 
 
-@pytest.mark.parametrize("change", ["echo 'exit 1' > ~/.bashrc", FAKE_TOOLS])
-@pytest.mark.parametrize("reuse", ["run", "cell"])
+@pytest.mark.parametrize(("change", "reuse"), [("echo 'exit 1' > ~/.bashrc", "cell"), (FAKE_TOOLS, "run")])
 def test_a_cell_that_breaks_the_shell_of_its_workers_loses_only_its_own_files(
     cells: Callable[..., Cells], server: tpu.Server, change: str, reuse: str
 ) -> None:
