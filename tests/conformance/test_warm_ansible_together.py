@@ -6,7 +6,7 @@ end in any order, so the lines of both runs are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -50,18 +50,9 @@ TASKS: Final = """
     - name: Change the process
       process: {what: change}
     - name: Print the text of this play
-      ansible.builtin.shell: "echo {{ together_plays_text }}; echo {{ inventory_hostname }} >&2; exit {{ item }}"
-      loop: [0, 3]
+      ansible.builtin.shell: "echo {{ together_plays_text }}; echo {{ inventory_hostname }} >&2; exit 3"
       changed_when: false
       ignore_errors: true
-    - name: Return much
-      ansible.builtin.shell: "yes '{{ together_plays_text }} {{ inventory_hostname }}' | head --bytes=30K"
-      changed_when: false
-    - name: Execute once
-      ansible.builtin.command: echo once
-      delegate_to: localhost
-      run_once: true
-      changed_when: false
     - name: End a module on one host
       process: {what: kill}
       when: inventory_hostname == "two"
@@ -85,27 +76,21 @@ FILES: Final = {
 }
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
-    """Yield the runs of the project in both ways, with fewer forks of Ansible than a play has hosts.
+def test_plays_at_the_same_time_behave_in_the_same_way(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The project has fewer forks of Ansible than a play has hosts.
 
     The shell of this machine is asked for the environment of modules, because shells change `OPTIND`.
     """
     variables = {"ANSIBLE_FORKS": "2", "OPTIND": "2"}
-    with both_ways(tmp_path_factory, "together", FILES, hosts=HOSTS, variables=variables, is_ordered=False) as runs:
-        yield runs
+    with both_ways(tmp_path_factory, "together", FILES, hosts=HOSTS, variables=variables, is_ordered=False) as results:
+        expect_equal_files(results, least=31)
+        expect_equal_output(results)
+        assert [result.outcome.exit_code for result in results.values()] == [3, 3]
+        expect_forks(results)
 
 
-def test_the_files_of_both_runs_are_equal(results: Mapping[str, Result]) -> None:
-    expect_equal_files(results, least=31)
-
-
-def test_both_runs_print_and_return_the_same(results: Mapping[str, Result]) -> None:
-    expect_equal_output(results)
-    assert [result.outcome.exit_code for result in results.values()] == [3, 3]
-
-
-def test_modules_on_this_machine_are_executed_in_forks(results: Mapping[str, Result]) -> None:
+def expect_forks(results: Mapping[str, Result]) -> None:
+    """Expect that the modules on this machine were executed in forks."""
     files = [results[name].workspace.home / "parents" for name in SWITCHES]
     ordinary, with_forks = (file.read_text(encoding="utf-8").splitlines() for file in files)
     assert len(ordinary) == len(with_forks) > 0

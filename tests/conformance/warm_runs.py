@@ -121,6 +121,8 @@ class Result:
             for event in content:
                 if isinstance(event, dict):
                     event.pop("stdout", None)  # it may begin with a message about an earlier event, which is in the log
+            # A part of the log has the numbers of its lines.
+            content = [re.sub(r"^ +\d+  ", "", line) if isinstance(line, str) else line for line in content]
             content.sort(key=json.dumps)
         return [mode, content]
 

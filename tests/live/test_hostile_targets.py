@@ -123,28 +123,33 @@ def test_a_forged_agent_can_write_only_logs(server: openssh.Server, workspace: W
     assert "the agent sends malformed events" in outcome.stderr
 
 
+ANSWERS = (
+    {"host": {}, "raw": {"../../../../owned": "forged"}},
+    {"host": {}, "raw": {"lscpu.txt": {"a": 1}}},
+    ["host"],
+)
+# Gives each answer once.
 HOSTILE_PYTHON = r"""
 case "$1 $2" in
-"- "*) cat > /dev/null; printf '%s' '{answer}' ;;
+"- "*)
+    cat > /dev/null
+    for answer in {answers}; do mkdir "$answer.given" 2> /dev/null && exec cat "$answer"; done ;;
 *) exec {python} "$@" ;;
 esac
 """
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"host": {}, "raw": {"../../../../owned": "forged"}},
-        {"host": {}, "raw": {"lscpu.txt": {"a": 1}}},
-        ["host"],
-    ],
-)
-def test_a_host_that_names_other_files_is_refused(
-    server: openssh.Server, workspace: Workspace, tmp_path: Path, answer: object
-) -> None:
-    script = HOSTILE_PYTHON.format(answer=json.dumps(answer), python=sys.executable)
+def test_hosts_that_name_other_files_are_refused(server: openssh.Server, workspace: Workspace, tmp_path: Path) -> None:
+    hosts, files = [f"host-{number}" for number in range(len(ANSWERS))], []
+    for number, answer in enumerate(ANSWERS):
+        files.append(tmp_path / f"answer-{number}")
+        files[-1].write_text(json.dumps(answer))
+    env = server.environment()
+    with server.known_hosts.with_suffix(".bin").joinpath("config").open("a") as config:
+        config.write(f"Host {' '.join(hosts)}\n  HostName {openssh.ADDRESS}\n  Port {server.port}\n")
+    script = HOSTILE_PYTHON.format(answers=" ".join(map(str, files)), python=sys.executable)
     with server.replaced("python3", script):
-        outcome = workspace.run("host", "capture_state", f"--hosts={server.host}", env=server.environment())
+        outcome = workspace.run("host", "capture_state", f"--hosts={','.join(hosts)}", env=env)
     assert outcome.exit_code == 3, str(outcome)
-    assert "with no other files than lscpu.txt, nvidia-smi.txt" in outcome.stdout
+    assert outcome.stdout.count("with no other files than lscpu.txt, nvidia-smi.txt") >= len(hosts)
     assert not [path for path in tmp_path.rglob("owned*") if path.is_file()]

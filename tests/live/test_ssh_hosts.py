@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import socket
-import subprocess
 import sys
-from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,9 +17,9 @@ from toolbox.testing import Outcome, Workspace
 pytestmark = pytest.mark.live
 
 
-def run(server: openssh.Server, workspace: Workspace, *argv: str, env: Mapping[str, str] | None = None) -> Outcome:
+def run(server: openssh.Server, workspace: Workspace, *argv: str) -> Outcome:
     """Run a toolbox command on the server."""
-    return workspace.run(*argv, f"--hosts={server.host}", env={**server.environment(), **(env or {})})
+    return workspace.run(*argv, f"--hosts={server.host}", env=server.environment())
 
 
 def name_of(server: openssh.Server) -> str:
@@ -32,8 +30,10 @@ def name_of(server: openssh.Server) -> str:
 @pytest.fixture
 def bare_python(tmp_path: Path) -> str:
     """Return a Python that has only the standard library."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
-    return str(tmp_path / "bare/bin/python")
+    program = tmp_path / "bare"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
 
 
 def step(workspace: Workspace, name: str) -> Path:
@@ -48,8 +48,13 @@ def outcome_of(directory: Path) -> tuple[str, str]:
     return kept["verdict"], kept["cause"]
 
 
-def test_the_state_of_a_host_is_saved_on_the_controller(server: openssh.Server, workspace: Workspace) -> None:
-    outcome = run(server, workspace, "host", "capture_state", "--packages=numpy")
+def test_the_state_of_a_host_is_saved_on_the_controller(
+    server: openssh.Server, workspace: Workspace, tmp_path: Path
+) -> None:
+    home = tmp_path / ("h" * 90)  # longer than the path of a socket may be
+    home.mkdir()
+    env = {"PATH": server.environment()["PATH"], "HOME": str(home)}
+    outcome = workspace.run("host", "capture_state", "--packages=numpy", f"--hosts={server.host}", env=env)
     assert outcome.exit_code == 0, str(outcome)
     kept = step(workspace, "host__capture_state") / f"artifacts/{name_of(server)}/host.json"
     state = json.loads(kept.read_text())
@@ -81,31 +86,45 @@ def test_a_task_that_fails_on_a_host_names_the_host_and_a_remedy(
     assert f"no numpy on {name_of(server)}: install it there" in failure
 
 
-@pytest.mark.parametrize("known", ["another key", "no key"])
-def test_a_host_whose_key_is_not_the_known_one_is_refused(
-    server: openssh.Server, workspace: Workspace, tmp_path: Path, known: str
+def test_each_host_that_cannot_be_reached_is_an_error_of_the_infrastructure_with_its_reason(
+    workspace: Workspace, tmp_path: Path
 ) -> None:
-    known_hosts = tmp_path / "known_hosts"
-    known_hosts.write_text(server.entry(openssh.make_key(tmp_path / "other")) if known == "another key" else "")
-    outcome = run(server, workspace, "host", "capture_state", env=server.environment(known_hosts))
-    assert outcome.exit_code == 3, str(outcome)
-    directory = step(workspace, "host__capture_state")
-    assert outcome_of(directory) == ("error", "infrastructure")
-    assert "Host key verification failed" in (directory / "FAILURE").read_text()
-    assert "Host key verification failed" in outcome.stdout
-
-
-def test_a_host_that_does_not_answer_is_an_error_of_the_infrastructure(
-    server: openssh.Server, workspace: Workspace
-) -> None:
-    with socket.socket() as unused:
+    banner = tmp_path / "banner"
+    banner.write_text("".join(f"line {n}\n" for n in range(9)))
+    (tmp_path / "server").mkdir()
+    options = f"Banner {banner}\nForceCommand echo No account.; exit 1\n"
+    with openssh.serving(tmp_path / "server", options=options) as server, socket.socket() as unused:
         unused.bind((openssh.ADDRESS, 0))  # bound, but no server listens
-        host = f"{getpass.getuser()}@{openssh.ADDRESS}:{unused.getsockname()[1]}"
-        outcome = workspace.run("host", "capture_state", f"--hosts={host}", env=server.environment())
+        (tmp_path / "no_keys").write_text("")
+        (tmp_path / "other_keys").write_text(server.entry(openssh.make_key(tmp_path / "other")))
+        hosts = {
+            "silent": f"Port {unused.getsockname()[1]}",
+            "unknown": f"UserKnownHostsFile {tmp_path}/no_keys",
+            "changed": f"UserKnownHostsFile {tmp_path}/other_keys",
+            "stranger": "User no-such-user",
+            "expired": "LogLevel ERROR",  # without the banner
+        }
+        env = server.environment()
+        config = server.known_hosts.with_suffix(".bin") / "config"
+        lines = [f"Host {host}\n  {line}\n" for host, line in hosts.items()]
+        lines += [f"Host {' '.join(hosts)}\n  HostName {openssh.ADDRESS}\n  Port {server.port}\n"]
+        config.write_text("".join(lines) + config.read_text())
+        outcome = workspace.run("host", "capture_state", f"--hosts={','.join(hosts)}", env=env)
     assert outcome.exit_code == 3, str(outcome)
     directory = step(workspace, "host__capture_state")
     assert outcome_of(directory) == ("error", "infrastructure")
-    assert "Connection refused" in (directory / "FAILURE").read_text()
+    failure = (directory / "FAILURE").read_text()
+    assert [host for host in hosts if host not in failure] == []
+    shown = {host: outcome.stdout.partition(f" Log in [{host}] ")[2].splitlines()[1] for host in hosts}
+    reasons = {
+        "silent": "Connection refused",
+        "unknown": "Host key verification failed",
+        "changed": "Host key verification failed",
+        "stranger": "via ssh: no-such-user@127.0.0.1: Permission denied",  # and not the banner
+        "expired": "the command ended with status 1",
+    }
+    assert {host: text for host, text in shown.items() if reasons[host] not in text} == {}
+    assert "No account." in outcome.stdout
 
 
 def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Workspace) -> None:
@@ -146,46 +165,20 @@ def test_a_secret_is_not_left_on_a_host(server: openssh.Server, workspace: Works
     assert [path for path in left if b"correct-horse" in path.read_bytes()] == []
 
 
-@pytest.mark.parametrize("helpers", ["1", "0"])
-def test_a_login_that_hangs_is_ended_after_the_time_limit_and_a_line_says_what_is_waited_for(
-    tmp_path: Path, workspace: Workspace, helpers: str
-) -> None:
-    with openssh.serving(tmp_path, options="ForceCommand exec sleep 500\n") as server:
-        env = {"TOPGALLANT_ANSIBLE_WARM": helpers}
-        outcome = run(server, workspace, "host", "capture_state", "--timeout=7", env=env)
-        assert outcome.exit_code == 3, str(outcome)
-        assert f"waiting for the login to {server.host}, up to 7 s" in outcome.stdout
-        failure = (step(workspace, "host__capture_state") / "FAILURE").read_text()
-        assert f"{name_of(server)}: the login took longer than 7 s. Raise the limit with --timeout" in failure
-        assert outcome_of(step(workspace, "host__capture_state")) == ("error", "infrastructure")
+def test_a_login_that_hangs_is_ended_after_the_time_limit_and_a_line_says_what_is_waited_for(tmp_path: Path) -> None:
+    with openssh.serving(tmp_path, options="ForceCommand exec sleep 500\n") as server, ExitStack() as stack:
+        running = {}
+        for helpers in ("1", "0"):
+            workspace = Workspace(tmp_path / f"workspace-{helpers}")
+            env = {**server.environment(), "TOPGALLANT_ANSIBLE_WARM": helpers}
+            argv = ("host", "capture_state", "--timeout=7", f"--hosts={server.host}")
+            running[helpers] = workspace, stack.enter_context(workspace.start(*argv, env=env))
+        for workspace, process in running.values():
+            outcome = process.wait()
+            assert outcome.exit_code == 3, str(outcome)
+            assert f"waiting for the login to {server.host}, up to 7 s" in outcome.stdout
+            failure = (step(workspace, "host__capture_state") / "FAILURE").read_text()
+            assert f"{name_of(server)}: the login took longer than 7 s. Raise the limit with --timeout" in failure
+            assert outcome_of(step(workspace, "host__capture_state")) == ("error", "infrastructure")
         left = [process for session in server.sessions() for process in session.children()]
         assert [process for process in left if process.name() == "sleep"] == []
-
-
-@pytest.mark.parametrize(
-    ("options", "user", "reason"),
-    [
-        ("ForceCommand echo No account.; exit 1\n", getpass.getuser(), "the command ended with status 1\nNo account."),
-        ("Banner {banner}\n", "no-such-user", "via ssh: no-such-user@127.0.0.1: Permission denied"),
-    ],
-)
-def test_the_reason_of_a_failed_login_comes_before_a_banner(
-    tmp_path: Path, workspace: Workspace, options: str, user: str, reason: str
-) -> None:
-    banner = tmp_path / "banner"
-    banner.write_text("".join(f"line {n}\n" for n in range(9)))
-    with openssh.serving(tmp_path, options=options.format(banner=banner)) as server:
-        host = f"{user}@{openssh.ADDRESS}:{server.port}"
-        outcome = workspace.run("host", "capture_state", f"--hosts={host}", env=server.environment())
-    assert outcome.exit_code == 3, str(outcome)
-    failure = (step(workspace, "host__capture_state") / "FAILURE").read_text()
-    assert reason in failure
-    assert "line 1\n" not in failure
-
-
-def test_a_home_with_a_long_path_is_no_hindrance(server: openssh.Server, workspace: Workspace, tmp_path: Path) -> None:
-    home = tmp_path / ("h" * 90)
-    home.mkdir()
-    env = {"PATH": server.environment()["PATH"], "HOME": str(home)}
-    outcome = workspace.run("host", "capture_state", f"--hosts={server.host}", env=env)
-    assert outcome.exit_code == 0, str(outcome)

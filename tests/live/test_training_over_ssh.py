@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,14 +26,15 @@ def server(tmp_path: Path) -> Iterator[openssh.Server]:
         yield running
 
 
-def run(workspace: Workspace, server: openssh.Server, **overrides: object) -> Outcome:
-    """Run the project, with the aliases of its targets in the configuration of `ssh`."""
+def run(workspace: Workspace, server: openssh.Server) -> Outcome:
+    """Run the project with some of its cells, and with the aliases of its targets in the configuration of `ssh`."""
     env = server.environment()
     config = server.known_hosts.with_suffix(".bin") / "config"
     alias = f"Host {' '.join(ALIASES)}\n  HostName {openssh.ADDRESS}\n  Port {server.port}\n"
     config.write_text(alias + config.read_text())
-    values = {f"targets.{name}.directory": f"~/{name}" for name in TARGETS} | overrides
-    argv = ("project", "run", "training_e2e", "--presets=smoke,ssh", f"--overrides={json.dumps(values)}")
+    values = {f"targets.{name}.directory": f"~/{name}" for name in TARGETS}
+    flags = ("--presets=smoke,ssh", "--cells=model=tiny,batch=8,*", f"--overrides={json.dumps(values)}")
+    argv = ("project", "run", "training_e2e", *flags)
     return workspace.run(*argv, env=env, timeout=300)
 
 
@@ -45,7 +45,7 @@ def test_the_same_cells_run_on_two_targets_and_leave_only_the_text_there(
     assert outcome.exit_code == 0, str(outcome)
     directory, home = workspace.run_directory(), server.directory
     cells = [step for step in workspace.summary()["steps"] if step["kind"] == "cell"]
-    assert [cell["verdict"] for cell in cells] == ["passed"] * 6
+    assert [cell["verdict"] for cell in cells] == ["passed"] * 2
     assert {attempt["target"] for cell in cells for attempt in cell["attempts"]} == set(TARGETS)
     for cell in cells:
         attempt = directory / cell["step"] / "attempt-1"
@@ -57,17 +57,3 @@ def test_the_same_cells_run_on_two_targets_and_leave_only_the_text_there(
     assert [list((home / name).iterdir()) for name in TARGETS] == [[], []]
     text = home / ".cache/topgallant/training_e2e"
     assert sorted(path.name for path in text.iterdir()) == [".topgallant-training", "corpus.txt"]
-
-
-def test_machines_without_numpy_are_named_before_anything_is_trained(
-    workspace: Workspace, server: openssh.Server
-) -> None:
-    bare = server.directory / "bare"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    bare.chmod(0o755)
-    outcome = run(workspace, server, **{"training.python": str(bare), "host.capture_state.enabled": False})
-    assert outcome.exit_code == 3, str(outcome)
-    summary = workspace.summary()
-    assert (summary["verdict"], summary["cause"]) == ("error", "infrastructure")
-    assert f"{bare} has no numpy on topgallant-" in summary["message"]  # the first of the two to fail
-    assert [step for step in summary["steps"] if step["kind"] == "cell"] == []

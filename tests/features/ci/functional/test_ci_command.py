@@ -7,6 +7,8 @@ import json
 import pytest
 import yaml
 
+from toolbox.features.ci.commands.ci import Ci
+from toolbox.ground.model.errors import UsageError
 from toolbox.testing import Workspace
 
 COMMENT = """Thanks, this looks good. Please run it once more:
@@ -134,19 +136,34 @@ GUARDED = """
 """
 
 
-@pytest.mark.parametrize("command", ["parse", "run"])
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_a_comment_changes_only_overridable_fields(workspace: Workspace, command: str, attack: str) -> None:
+@pytest.fixture
+def guarded(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """Return a workspace with a project whose comments may change few fields, and set the variable of its secrets."""
     orchestration = '"""Attacked."""\nfrom toolbox.orchestration import matrix\n\ndef test():\n    matrix.run()\n'
     workspace.write({"config/guarded.yaml": GUARDED, "held/token": "secret-token"})
-    workspace.write({"projects/guarded/orchestration.py": orchestration})
-    environment = {"VAULT": str(workspace.directory / "held")}
-    outcome = workspace.run("ci", command, f"--text=/test guarded\n{attack}\n", env=environment)
+    monkeypatch.setenv("VAULT", str(workspace.directory / "held"))
+    return workspace.write({"projects/guarded/orchestration.py": orchestration})
+
+
+def test_a_comment_changes_only_overridable_fields(guarded: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(guarded.directory)
+    for attack in ATTACKS.values():
+        with pytest.raises(UsageError) as caught:
+            Ci().parse(f"/test guarded\n{attack}\n")
+        assert "secret-token" not in str(caught.value)
+        assert len(str(caught.value).splitlines()) <= 5
+    assert not list(guarded.directory.rglob("*pwned*"))
+
+
+@pytest.mark.parametrize("attack", ["the command of a workload", "a field that is not listed", "a secret in a text"])
+def test_a_comment_that_changes_another_field_runs_nothing(guarded: Workspace, attack: str) -> None:
+    environment = {"VAULT": str(guarded.directory / "held")}
+    outcome = guarded.run("ci", "run", f"--text=/test guarded\n{ATTACKS[attack]}\n", env=environment)
     assert outcome.exit_code == 2, str(outcome)
     assert "secret-token" not in outcome.stdout + outcome.stderr
     assert len(outcome.stderr.splitlines()) <= 5
-    assert not workspace.artifacts.exists()
-    assert not list(workspace.directory.rglob("*pwned*"))
+    assert not guarded.artifacts.exists()
+    assert not list(guarded.directory.rglob("*pwned*"))
 
 
 def test_a_refusal_tells_how_a_maintainer_can_allow_the_change(small: Workspace) -> None:

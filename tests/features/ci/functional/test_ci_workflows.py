@@ -6,16 +6,16 @@ import html
 import json
 import shutil
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests import forked_commands
 from tests.features.ci.fakes.github_actions import Job, Runner
 from tests.features.ci.servers import github
 from tests.features.ci.servers.github import events
@@ -70,8 +70,8 @@ def project(generated: Workspace, workspace: Workspace) -> Workspace:
     return workspace
 
 
-@pytest.fixture
-def server() -> Iterator[github.Server]:
+@contextmanager
+def serving() -> Iterator[github.Server]:
     """Yield the API of GitHub, with the pull request 1 of a member."""
     with github.serving() as running:
         running.add_user("alice", "write")
@@ -81,12 +81,89 @@ def server() -> Iterator[github.Server]:
 
 
 @pytest.fixture
+def server() -> Iterator[github.Server]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
 def runner(project: Workspace, server: github.Server, tmp_path: Path) -> Runner:
+    return make_runner(project, server, tmp_path / "runner")
+
+
+def make_runner(project: Workspace, server: github.Server, home: Path) -> Runner:
     """Return a runner of GitHub Actions with a checkout of the project."""
-    found = Runner(project.directory, tmp_path / "runner", server)
+    found = Runner(project.directory, home, server)
     server.add_app("members")
     found.secrets["MEMBERS"] = server.add_token("members[bot]", members="read")
     return found
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The results of the events that a runner has executed one after the other.
+
+    Args:
+        jobs: the jobs of each event.
+        uploaded: the only run directory that each event has uploaded.
+        reaped: the calls of each event that delete remote resources.
+        statuses: the contexts and states of the commit statuses, after each event.
+    """
+
+    runner: Runner
+    jobs: dict[str, dict[str, Job]] = field(default_factory=dict)
+    uploaded: dict[str, Path] = field(default_factory=dict)
+    reaped: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def run(self, name: str, file: str, event: str, payload: dict[str, Any] | None = None, **facts: Any) -> None:
+        """Run a workflow file for an event, and keep the results below a name."""
+        folder, home = self.runner.directory, self.runner.home
+        (folder / "reaped").unlink(missing_ok=True)
+        before = set(home.glob("uploaded/*"))
+        self.jobs[name] = self.runner.run(folder / f".github/workflows/small-{file}.yml", event, payload, **facts)
+        for run in (run for new in set(home.glob("uploaded/*")) - before for run in new.glob("small/*")):
+            assert name not in self.uploaded
+            self.uploaded[name] = run
+        self.reaped[name] = (folder / "reaped").read_text() if (folder / "reaped").exists() else ""
+        found = self.runner.server.statuses(head(self.runner))
+        self.statuses[name] = [(status.context, status.state) for status in found]
+
+    def results(self, name: str) -> list[str]:
+        return [job.result for job in self.jobs[name].values()]
+
+    def output(self, name: str) -> str:
+        return "".join(job.output for job in self.jobs[name].values())
+
+    def is_baseline(self, name: str) -> bool:
+        """Return whether a run is part of the baseline."""
+        return bool(json.loads((self.uploaded[name] / "run.json").read_text())["baseline"])
+
+    def configuration(self, name: str) -> Any:
+        return yaml.safe_load((self.uploaded[name] / "config.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def executed(generated: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executed]:
+    """Execute each workflow file once for each of its events. The secret of `nightly` is hostile."""
+    folder = tmp_path_factory.mktemp("executed")
+    project = Workspace(folder / "workspace")
+    shutil.copytree(generated.directory, project.directory, dirs_exist_ok=True)
+    exact = 'test "$(stat -c %a "$VAULT")" = 700 && cp "$VAULT/token" "$HOME/copy"'
+    change(project, test=[f'[ -z "${{VAULT-}}" ] || {{ {exact}; }}'])
+    with serving() as server:
+        runner = make_runner(project, server, folder / "runner")
+        runner.secrets["DATABASE"] = HOSTILE
+        server.issue(PULL_REQUEST).body = "Faster kernels.\n/skip post_cleanup"
+        found = Executed(runner)
+        found.run("push", "cpu", "push")
+        found.run("schedule", "nightly", "schedule")
+        found.run("label", "on_demand", "pull_request", labelled(runner))
+        text = "Please:\n/test small\n/var greeting: <b>hi</b>\n"
+        found.run("comment", "on_demand", "issue_comment", comment(runner, text))
+        found.run("retest", "on_demand", "issue_comment", comment(runner, "/retest small"), run_id=78)
+        found.run("reaper", "reap", "schedule")
+        yield found
 
 
 def workflow(project: Workspace, name: str) -> Path:
@@ -144,12 +221,6 @@ def run_comment(project: Workspace, runner: Runner, text: str, by: str = "alice"
     return runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, text, by))
 
 
-def is_baseline(runner: Runner) -> bool:
-    """Return whether the only run is part of the baseline."""
-    (request,) = runner.home.glob("uploaded/*/small/*/run.json")
-    return bool(json.loads(request.read_text())["baseline"])
-
-
 def nightly(project: Workspace, runner: Runner, **facts: Any) -> dict[str, Job]:
     return runner.run(workflow(project, "nightly"), "schedule", **facts)
 
@@ -162,33 +233,22 @@ def test_generating_again_changes_nothing(project: Workspace) -> None:
 
 @pytest.mark.parametrize("name", ["tpu_ci"])
 def test_the_workflows_of_the_shipped_projects_can_be_generated(workspace: Workspace, name: str) -> None:
-    folder = workspace.directory / ".github/workflows"
-    command = ["ci", "workflows", name, f"--output={folder}"]
+    command = ["ci", "workflows", name, f"--output={workspace.directory}/.github/workflows"]
     outcome = workspace.run(*command, cwd=places.builtin_root())
     assert outcome.exit_code == 0, str(outcome)
-    files = sorted(folder.iterdir())
-    checker = Path(sys.executable).with_name("check-jsonschema")
-    checking = [str(checker), "--builtin-schema", "vendor.github-workflows", *map(str, files)]
-    checked = subprocess.run(checking, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout
     assert workspace.run(*command, "--check", cwd=places.builtin_root()).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("github", "missing"),
-    [
-        ("{}", "`ci.github.install` and `ci.github.command`"),
-        ("{install: [pip install topgallant]}", "`ci.github.command`"),
-        ("{command: topgallant}", "`ci.github.install`"),
-    ],
-)
-def test_a_workspace_must_say_how_to_install_and_start_topgallant(
-    project: Workspace, github: str, missing: str
-) -> None:
+def test_a_workspace_must_say_how_to_install_and_start_topgallant(project: Workspace) -> None:
     file = project.directory / "config/small.yaml"
-    file.write_text(file.read_text().replace('{command: ./toolbox, install: ["test -x toolbox"]}', github))
+    text = file.read_text()
     before = workflow(project, "nightly").read_text()
-    for flags in ([], ["--check"]):
+    for block, flags, missing in (
+        ("{}", ["--check"], "`ci.github.install` and `ci.github.command`"),
+        ("{install: [pip install topgallant]}", [], "`ci.github.command`"),
+        ("{command: topgallant}", [], "`ci.github.install`"),
+    ):
+        file.write_text(text.replace('{command: ./toolbox, install: ["test -x toolbox"]}', block))
         outcome = project.run("ci", "workflows", "small", *flags)
         assert outcome.exit_code == 2, str(outcome)
         assert f"Set {missing}\n" in outcome.stderr
@@ -222,62 +282,41 @@ def test_a_wrong_block_is_reported_and_nothing_is_written(project: Workspace, ch
     assert workflow(project, "nightly").read_text() == before
 
 
-def test_a_nightly_run_that_passes_reports_and_exports(project: Workspace, runner: Runner) -> None:
-    project.write({"toolbox": TOOLBOX.format(program=forked_commands.SCRIPT)})
-    jobs = nightly(project, runner)
-    assert [job.result for job in jobs.values()] == ["success", "success"], jobs["run"].output
-    assert not [
-        file for file in runner.home.glob("uploaded/**/*") if file.is_file() and b"secret-of" in file.read_bytes()
-    ]
-    assert "passed" in runner.summary.read_text()
-    (uploaded,) = (runner.home / "uploaded/1").glob("small/*")
-    assert (uploaded / "junit.xml").exists()
-    assert (uploaded / "report.html").exists()
-    assert is_baseline(runner) is True
-    assert (project.directory / "reaped").read_text() == "resources reap small\n"
-    assert "has no open issue" in jobs["issue"].output
+def test_each_script_of_the_files_is_executed_by_an_event(executed: Executed) -> None:
+    scripts, succeeded = set(), set()
+    for file in (executed.runner.directory / ".github/workflows").iterdir():
+        for name, job in yaml.safe_load(file.read_text())["jobs"].items():
+            scripts |= {(file.stem, name, step["name"]) for step in job["steps"] if "run" in step}
+    files = {"push": "cpu", "schedule": "nightly", "reaper": "reap"}
+    for event, jobs in executed.jobs.items():
+        for name, job in jobs.items():
+            steps = [step for step, each in job.steps.items() if each.outcome == "success"]
+            succeeded |= {(f"small-{files.get(event, 'on_demand')}", name, step) for step in steps}
+    assert scripts - succeeded == set()
 
 
-def test_files_of_secrets_are_private_and_exact(project: Workspace, runner: Runner) -> None:
-    runner.secrets["DATABASE"] = HOSTILE
-    change(project, test=['test "$(stat -c %a "$VAULT")" = 700', 'cp "$VAULT/token" "$HOME/copy"'])
-    job = nightly(project, runner)["run"]
-    assert job.result == "success", job.output
+def test_a_nightly_run_that_passes_reports_and_exports(executed: Executed) -> None:
+    assert executed.results("schedule") == ["success", "success"], executed.output("schedule")
+    assert "passed" in executed.runner.summary.read_text()
+    assert (executed.uploaded["schedule"] / "junit.xml").exists()
+    assert (executed.uploaded["schedule"] / "report.html").exists()
+    assert executed.is_baseline("schedule") is True
+    assert executed.reaped["schedule"] == "resources reap small\n"
+    assert "has no open issue" in executed.jobs["schedule"]["issue"].output
+
+
+def test_files_of_secrets_are_private_and_exact(executed: Executed) -> None:
+    runner = executed.runner
     assert (runner.home / "copy").read_text() == HOSTILE
-    assert not list(project.directory.rglob("pwned*")) + list(runner.home.rglob("pwned*"))
+    assert not list(runner.directory.rglob("pwned*")) + list(runner.home.rglob("pwned*"))
+    uploaded = [file for file in runner.home.glob("uploaded/**/*") if file.is_file()]
+    assert not [file for file in uploaded if b"touch pwned" in file.read_bytes()]
 
 
-def test_a_nightly_failure_opens_an_issue_which_is_updated_and_closed(project: Workspace, runner: Runner) -> None:
+def test_after_a_failure_all_is_cleaned_up_and_exported_and_an_issue_is_opened_and_closed(
+    project: Workspace, runner: Runner
+) -> None:
     change(project, test=["echo it broke >&2; exit 7"])
-    assert nightly(project, runner)["run"].result == "failure"
-    (issue,) = issues(runner)
-    assert issue.title == "small: the workflow nightly fails"
-    assert [label.name for label in issue.labels] == ["topgallant"]
-    assert "https://github.com/owner/name/actions/runs/77" in body(issue)
-    assert "it broke" in body(issue)
-    assert "did not pass once" in body(issue)
-
-    jobs = nightly(project, runner)
-    assert jobs["issue"].result == "success", jobs["issue"].output
-    (issue,) = issues(runner)
-    assert "did not pass 2 times in a row" in body(issue)
-    assert issue.state == "open"
-
-    change(project, test=["true"])
-    nightly(project, runner)
-    (issue,) = issues(runner)
-    assert issue.state == "closed"
-    assert [comment.body for comment in runner.server.comments(issue.number)] == [
-        f"The workflow `nightly` passed at {'5' * 40}: https://github.com/owner/name/actions/runs/77"
-    ]
-
-    change(project, test=["false"])
-    nightly(project, runner)
-    assert [issue.state for issue in issues(runner)] == ["closed", "open"]
-
-
-def test_after_a_failure_everything_is_cleaned_up_reported_and_exported(project: Workspace, runner: Runner) -> None:
-    change(project, test=["exit 7"])
     job = nightly(project, runner)["run"]
     outcomes = {name: step.outcome for name, step in job.steps.items()}
     assert outcomes["Run the project"] == "failure"
@@ -286,6 +325,20 @@ def test_after_a_failure_everything_is_cleaned_up_reported_and_exported(project:
     (line,) = [line for line in job.steps["Report"].output.splitlines() if line.startswith("::error")]
     assert line.startswith("::error title=failed (product)%3A test::")
     assert list((runner.home / "uploaded/1").glob("small/*/junit.xml"))
+    (issue,) = issues(runner)
+    assert issue.title == "small: the workflow nightly fails"
+    assert [label.name for label in issue.labels] == ["topgallant"]
+    assert "https://github.com/owner/name/actions/runs/77" in body(issue)
+    assert "it broke" in body(issue)
+    assert "did not pass once" in body(issue)
+
+    change(project, test=["true"])
+    nightly(project, runner)
+    (issue,) = issues(runner)
+    assert issue.state == "closed"
+    assert [comment.body for comment in runner.server.comments(issue.number)] == [
+        f"The workflow `nightly` passed at {'5' * 40}: https://github.com/owner/name/actions/runs/77"
+    ]
 
 
 def test_a_run_that_never_started_has_an_issue_without_details(project: Workspace, runner: Runner) -> None:
@@ -312,113 +365,94 @@ def test_a_dispatch_of_another_branch_leaves_the_issue_alone(project: Workspace,
     jobs = runner.run(workflow(project, "nightly"), "workflow_dispatch", ref_name="topic", ref="refs/heads/topic")
     assert jobs["run"].result == "failure"
     assert jobs["issue"].result == "skipped"
-    assert is_baseline(runner) is False
+    (request,) = runner.home.glob("uploaded/*/small/*/run.json")
+    assert json.loads(request.read_text())["baseline"] is False
 
 
-def test_each_script_of_the_files_is_executed_by_an_event(project: Workspace, runner: Runner) -> None:
-    scripts = set()
-    for file in (project.directory / ".github/workflows").iterdir():
-        for name, job in yaml.safe_load(file.read_text())["jobs"].items():
-            scripts |= {(file.stem, name, step["name"]) for step in job["steps"] if "run" in step}
-    for name, event, payload in (
-        ("cpu", "push", None),
-        ("nightly", "schedule", None),
-        ("on_demand", "pull_request", labelled(runner)),
-        ("on_demand", "issue_comment", comment(runner, "/test small")),
-        ("on_demand", "issue_comment", comment(runner, "/test small nonsense")),
-        ("reap", "schedule", None),
-    ):
-        for job, done in runner.run(workflow(project, name), event, payload).items():
-            succeeded = [step for step, each in done.steps.items() if each.outcome == "success"]
-            scripts -= {(f"small-{name}", job, step) for step in succeeded}
-    assert scripts == set()
+def test_the_reaper_deletes_old_resources_and_keeps_an_issue_open(executed: Executed) -> None:
+    assert executed.results("reaper") == ["success", "success"], executed.output("reaper")
+    assert executed.reaped["reaper"] == "resources reap small --older_than=21600s\n"
 
 
-def test_the_reaper_deletes_old_resources_and_keeps_an_issue_open(project: Workspace, runner: Runner) -> None:
-    jobs = runner.run(workflow(project, "reap"), "schedule")
-    assert [job.result for job in jobs.values()] == ["success", "success"], jobs["reap"].output
-    assert (project.directory / "reaped").read_text() == "resources reap small --older_than=21600s\n"
-
-
-def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: Workspace, runner: Runner) -> None:
-    project.write({"toolbox": TOOLBOX.format(program=forked_commands.SCRIPT)})
-    jobs = run_comment(project, runner, "Please:\n/test small\n/var greeting: hi\n")
-    assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
-    assert jobs["gate"].outputs == {"revision": head(runner), "retest": ""}
-    assert states(runner) == ["pending", "success"]
-    (run,) = (runner.home / "uploaded/1").glob("small/*")
-    configuration = yaml.safe_load((run / "config.yaml").read_text())
-    assert (configuration["revision"], configuration["greeting"]) == (head(runner), "hi")
-    assert json.loads((run / "run.json").read_text())["presets"] == ["loud"]
-    (text,) = comments(runner)
+def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(executed: Executed) -> None:
+    assert executed.results("comment") == ["success"] * 3, executed.output("comment")
+    revision = head(executed.runner)
+    assert executed.jobs["comment"]["gate"].outputs == {"revision": revision, "retest": ""}
+    configuration = executed.configuration("comment")
+    assert (configuration["revision"], configuration["greeting"]) == (revision, "<b>hi</b>")
+    assert json.loads((executed.uploaded["comment"] / "run.json").read_text())["presets"] == ["loud"]
+    text = comments(executed.runner)[0]
     assert "`small` passed ([workflow `on_demand`](https://github.com/owner/name/actions/runs/77))" in text
-    assert run.name in text
+    assert executed.uploaded["comment"].name in text
+
+
+def test_the_comment_shows_the_plan_before_anything_runs(executed: Executed) -> None:
+    created = executed.runner.server.requests("POST", "comments")[0].body["body"]
+    assert "`small` will run" in created
+    assert "greeting: &lt;b&gt;hi&lt;/b&gt;" in created
+
+
+def test_a_run_with_other_values_never_fulfils_the_required_status(executed: Executed) -> None:
+    new = executed.statuses["comment"][len(executed.statuses["label"]) :]
+    assert new == [("small on_demand (partial)", "pending"), ("small on_demand (partial)", "success")]
+    assert "fields with other values: greeting" in comments(executed.runner)[0]
+
+
+def test_retest_of_a_run_that_passed_is_refused(executed: Executed) -> None:
+    assert executed.results("retest") == ["failure", "skipped", "skipped"]
+    assert "nothing to repeat" in comments(executed.runner)[-1]
+
+
+def test_a_label_runs_the_head_of_the_event(executed: Executed) -> None:
+    assert executed.results("label") == ["skipped", "success", "skipped"], executed.output("label")
+    assert executed.configuration("label")["revision"] == head(executed.runner)
+    assert executed.is_baseline("label") is False
 
 
 def test_several_tests_of_a_comment_have_their_reports(project: Workspace, runner: Runner) -> None:
     jobs = run_comment(project, runner, "/test small failing\n/test small\n")
     assert [job.result for job in jobs.values()] == ["success", "failure", "success"], jobs["run"].output
     assert len(list((runner.home / "uploaded/1").glob("small/*"))) == 2
+    assert states(runner) == ["pending", "failure"]
     (text,) = comments(runner)
+    assert "`small` did not pass" in text
     assert "<h2>failed (product)" in text
     assert "<h2>passed" in text
 
 
-@pytest.mark.parametrize("is_read", [True, False])
 def test_the_description_of_a_pull_request_is_read_only_if_the_configuration_says_so(
-    project: Workspace, runner: Runner, *, is_read: bool
+    project: Workspace, runner: Runner, executed: Executed
 ) -> None:
+    assert "phases left out" not in comments(executed.runner)[0]  # this configuration does not say so
     file = project.directory / "config/small.yaml"
     content = yaml.safe_load(file.read_text())
-    content["ci"]["read_description"] = is_read
+    content["ci"]["read_description"] = True
     file.write_text(yaml.safe_dump(content))
     runner.server.issue(PULL_REQUEST).body = "Faster kernels.\n/var greeting: hello\n/skip post_cleanup"
     jobs = run_comment(project, runner, "/test small\n")
     assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
     (run,) = (runner.home / "uploaded/1").glob("small/*")
-    assert (yaml.safe_load((run / "config.yaml").read_text())["greeting"] == "hello") == is_read
+    assert yaml.safe_load((run / "config.yaml").read_text())["greeting"] == "hello"
     names = {status.context for status in runner.server.statuses(head(runner))}
-    assert names == ({"small on_demand (partial)"} if is_read else {"small on_demand"})
+    assert names == {"small on_demand (partial)"}
     (text,) = comments(runner)
-    assert ("<pre>phases left out: post_cleanup&#10;fields with other values: greeting</pre>" in text) == is_read
+    assert "<pre>phases left out: post_cleanup&#10;fields with other values: greeting</pre>" in text
 
 
-@pytest.mark.parametrize("path", ["greeting", "$.greeting", '"$[\\"greeting\\"]"'])
-def test_a_run_with_other_values_never_fulfils_the_required_status(
-    project: Workspace, runner: Runner, path: str
+def test_a_run_that_does_not_begin_is_answered_and_its_plan_needs_no_secrets(
+    project: Workspace, runner: Runner
 ) -> None:
-    jobs = run_comment(project, runner, f"/test small\n/var {path}: hi\n")
-    assert [job.result for job in jobs.values()] == ["success"] * 3, "".join(job.output for job in jobs.values())
-    statuses = [(status.context, status.state) for status in runner.server.statuses(head(runner))]
-    assert statuses == [("small on_demand (partial)", "pending"), ("small on_demand (partial)", "success")]
-    assert "fields with other values: greeting" in comments(runner)[0]
-
-
-def test_the_comment_shows_the_plan_before_anything_runs(project: Workspace, runner: Runner) -> None:
     runner.failing = ("google-github-actions/auth",)  # the run does not begin
-    jobs = run_comment(project, runner, "/test small\n/var greeting: <b>hi</b>\n")
-    assert jobs["report"].result == "success", jobs["report"].output
-    created, changed = (*runner.server.requests("POST", "comments"), *runner.server.requests("PATCH", "comments"))
-    assert "`small` will run" in created.body["body"]
-    assert "greeting: &lt;b&gt;hi&lt;/b&gt;" in created.body["body"]
-    assert "`small` did not pass" in changed.body["body"]
-    assert len(comments(runner)) == 1
-
-
-def test_the_plan_needs_no_secrets(project: Workspace, runner: Runner) -> None:
     file = project.directory / "config/small.yaml"
     file.write_text(file.read_text() + 'key: "*$@secrets.token"\n')
     file.write_text(file.read_text().replace("env_key: VAULT}}", "env_key: VAULT}, token: token}"))
-    jobs = run_comment(project, runner, "/test small")
+    jobs = run_comment(project, runner, "/test small\n")
     assert jobs["gate"].result == "success", jobs["gate"].output
-    assert "`small` will run" in runner.server.requests("POST", "comments")[0].body["body"]
-
-
-def test_a_comment_whose_run_fails_sets_the_status_of_a_failure(project: Workspace, runner: Runner) -> None:
-    run_comment(project, runner, "/test small failing")
-    assert states(runner) == ["pending", "failure"]
-    (text,) = comments(runner)
-    assert "`small` did not pass" in text
+    assert jobs["report"].result == "success", jobs["report"].output
+    created, changed = (*runner.server.requests("POST", "comments"), *runner.server.requests("PATCH", "comments"))
+    assert "`small` will run" in created.body["body"]
+    assert "`small` did not pass" in changed.body["body"]
+    assert len(comments(runner)) == 1
 
 
 def test_other_comments_start_nothing(project: Workspace, runner: Runner) -> None:
@@ -434,36 +468,13 @@ def _push_later(runner: Runner) -> None:
     runner.server.push("topic", {"model.py": "steal()"}, by="alice")
 
 
-def _close(runner: Runner) -> None:
-    runner.server.close(PULL_REQUEST, by="alice")
-
-
-def last_comment(runner: Runner) -> int:
-    return max(runner.server.repository.comments)
-
-
-def _edit(runner: Runner) -> None:
-    runner.server.edit_comment(last_comment(runner), "/test small failing")
-
-
-def _delete(runner: Runner) -> None:
-    runner.server.delete_comment(last_comment(runner))
-
-
 @pytest.mark.parametrize(
     ("text", "change", "message"),
     [
         ("/test small", _push_later, "may have changed since the comment"),
-        ("/test small", _close, "is not open"),
-        ("/test small", _edit, "the comment was edited"),
-        ("/test small", _delete, "the comment was deleted"),
-        ("/test small both", None, "only failing is allowed"),
         ("/test small\n/var tag: x", None, "may not change `tag`"),
-        ("/test 'small", None, "no closing quotation"),
-        ("/test small\n/retest", None, "there is no earlier run on this pull request"),
-        ("/test small\n/cancel", None, "cannot be used together"),
     ],
-    ids=["pushed later", "closed", "edited", "deleted", "preset", "field", "quote", "retest", "cancel"],
+    ids=["pushed later", "field"],
 )
 def test_a_refused_comment_runs_nothing_and_gets_an_answer(
     project: Workspace, runner: Runner, text: str, change: Callable[[Runner], None] | None, message: str
@@ -480,8 +491,7 @@ def test_a_refused_comment_runs_nothing_and_gets_an_answer(
     assert message in html.unescape(answer)
 
 
-@pytest.mark.parametrize("text", ["/test small", "/cancel"])
-@pytest.mark.parametrize("role", [None, "read", "triage"])
+@pytest.mark.parametrize(("text", "role"), [("/test small", "read"), ("/cancel", None)])
 def test_a_person_without_write_access_starts_and_cancels_nothing_and_gets_no_answer(
     project: Workspace, runner: Runner, text: str, role: str | None
 ) -> None:
@@ -493,10 +503,11 @@ def test_a_person_without_write_access_starts_and_cancels_nothing_and_gets_no_an
 
 
 def test_a_member_of_an_allowed_team_starts_a_run(project: Workspace, runner: Runner) -> None:
+    runner.failing = ("google-github-actions/auth",)  # the run does not begin
     runner.server.add_user("tina", "read")
     runner.server.add_team("performance", "tina")
     jobs = run_comment(project, runner, "/test small", by="tina")
-    assert [job.result for job in jobs.values()] == ["success"] * 3, jobs["gate"].output
+    assert (jobs["gate"].result, jobs["run"].result) == ("success", "failure"), jobs["gate"].output
     (request,) = runner.server.requests("GET", "/memberships/tina")
     assert request.login == "members[bot]"
 
@@ -511,10 +522,11 @@ def test_a_token_that_cannot_read_the_members_refuses_the_comment(project: Works
 
 
 def test_an_approver_in_the_owners_file_starts_a_run(project: Workspace, runner: Runner) -> None:
+    runner.failing = ("google-github-actions/auth",)  # the run does not begin
     runner.server.add_user("olga", "read")
     runner.server.push("main", {"OWNERS": "reviewers: [Olga]\n"}, by="alice")
     jobs = run_comment(project, runner, "/test small", by="olga")
-    assert [job.result for job in jobs.values()] == ["success"] * 3, jobs["gate"].output
+    assert (jobs["gate"].result, jobs["run"].result) == ("success", "failure"), jobs["gate"].output
 
 
 def test_help_is_answered_on_the_pull_request(project: Workspace, runner: Runner) -> None:
@@ -526,25 +538,17 @@ def test_help_is_answered_on_the_pull_request(project: Workspace, runner: Runner
 
 
 def test_retest_repeats_what_failed_in_the_newest_run(project: Workspace, runner: Runner) -> None:
-    runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/test small"), run_id=75)
     text = "/test small failing\n/var greeting: --> hi\n/only test\n/test small\n"
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, text), run_id=76)
     runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/help"), run_id=78)
     runner.server.push("topic", {"model.py": "steps = 2"}, by="alice")
     jobs = runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/retest"), run_id=79)
     assert [job.result for job in jobs.values()] == ["success", "failure", "success"], jobs["gate"].output
-    (run,) = (runner.home / "uploaded/3").glob("small/*")
+    (run,) = (runner.home / "uploaded/2").glob("small/*")
     request = json.loads((run / "run.json").read_text())
     assert (request["presets"], request["phases"]) == (["loud", "failing"], ["test"])
     settings = yaml.safe_load((run / "config.yaml").read_text())
     assert (settings["greeting"], settings["revision"]) == ("--> hi", head(runner))
-
-
-def test_retest_of_a_run_that_passed_is_refused(project: Workspace, runner: Runner) -> None:
-    runner.run(workflow(project, "on_demand"), "issue_comment", comment(runner, "/test small"), run_id=76)
-    jobs = run_comment(project, runner, "/retest small")
-    assert jobs["gate"].result == "failure"
-    assert "nothing to repeat" in comments(runner)[-1]
 
 
 def test_retest_of_a_run_that_has_not_ended_is_refused(project: Workspace, runner: Runner) -> None:
@@ -583,9 +587,8 @@ def test_a_pull_request_of_a_fork_is_refused(project: Workspace, runner: Runner)
 
 
 def test_a_command_in_a_code_block_is_ignored(project: Workspace, runner: Runner) -> None:
-    for text in ("To stop a run:\n```\n/cancel\n```\n", "```\n/test small\n```\n"):
-        jobs = run_comment(project, runner, text)
-        assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"]
+    jobs = run_comment(project, runner, "To stop a run:\n```\n/cancel\n```\n```\n/test small\n```\n")
+    assert [job.result for job in jobs.values()] == ["success", "skipped", "skipped"]
     assert not runner.server.requests("POST")
 
 
@@ -606,14 +609,6 @@ def test_a_comment_for_another_project_runs_nothing(project: Workspace, runner: 
     assert states(runner) == []
 
 
-def test_a_label_runs_the_head_of_the_event(project: Workspace, runner: Runner) -> None:
-    jobs = runner.run(workflow(project, "on_demand"), "pull_request", labelled(runner))
-    assert [job.result for job in jobs.values()] == ["skipped", "success", "skipped"], jobs["run"].output
-    (run,) = (runner.home / "uploaded/1").glob("small/*")
-    assert yaml.safe_load((run / "config.yaml").read_text())["revision"] == head(runner)
-    assert is_baseline(runner) is False
-
-
 def from_fork(event: dict[str, Any]) -> dict[str, Any]:
     event["pull_request"]["head"]["repo"]["full_name"] = "mallory/name"
     return event
@@ -627,7 +622,7 @@ def test_other_labels_and_forks_run_nothing(project: Workspace, runner: Runner) 
 
 @pytest.mark.parametrize(
     "text",
-    [f"/test small\n{HOSTILE}", f"/test small\n/var greeting: {json.dumps(HOSTILE)}\n", f"/test small {HOSTILE}"],
+    [f"/test small\n/var greeting: {json.dumps(HOSTILE)}\n{HOSTILE}", f"/test small {HOSTILE}"],
 )
 def test_hostile_comments_execute_nothing(project: Workspace, runner: Runner, text: str) -> None:
     jobs = run_comment(project, runner, text)

@@ -98,14 +98,8 @@ class Site(Protocol):
     def push(self, branch: str = "topic", **files: str) -> None:
         """Push to a branch."""
 
-    def delete(self) -> None:
-        """Delete the last comment."""
-
     def edit(self) -> None:
         """Change the last comment."""
-
-    def close(self) -> None:
-        """Close the pull request."""
 
     def add_team(self, team: str, login: str) -> None:
         """Add a team with one member."""
@@ -160,14 +154,8 @@ class _GitHubSite:
     def push(self, branch: str = "topic", **files: str) -> None:
         self.server.push(branch, files or {"model.py": "steps = 2"}, by="alice")
 
-    def delete(self) -> None:
-        self.server.delete_comment(self.last)
-
     def edit(self) -> None:
         self.server.edit_comment(self.last, f"/test nightly {PROJECT} failing")
-
-    def close(self) -> None:
-        self.server.close(1, by="alice")
 
     def add_team(self, team: str, login: str) -> None:
         self.server.add_team(team.rpartition("/")[2], login)
@@ -273,14 +261,8 @@ class GitLabSite:
     def push(self, branch: str = "topic", **files: str) -> None:
         self.server.push(branch, files or {"model.py": "steps = 2"}, by="alice")
 
-    def delete(self) -> None:
-        self.server.delete(1, self.last)
-
     def edit(self) -> None:
         self.server.edit(self.last, f"/test {PROJECT} both")
-
-    def close(self) -> None:
-        self.server.close(1)
 
     def add_team(self, team: str, login: str) -> None:
         self.server.add_group(team, login)
@@ -326,8 +308,10 @@ def configuration(project: Workspace) -> Any:
 
 
 def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: Workspace, site: Site) -> None:
-    project.write({"run_toolbox.py": PROGRAM.format(program=forked_commands.SCRIPT)})
-    site.comment(f"Please:\n/test {PROJECT}\n/var greeting: hi\n")
+    """A member of an allowed team writes the comment."""
+    site.add_stranger("tina")
+    site.add_team("owner/performance", "tina")
+    site.comment(f"Please:\n/test {PROJECT}\n/var greeting: hi\n", by="tina")
     done = site.run(project)
     assert done.exit_code == 0, done.output
     assert (configuration(project)["revision"], configuration(project)["greeting"]) == (site.head(), "hi")
@@ -338,7 +322,10 @@ def test_a_comment_runs_the_pinned_revision_and_the_report_comes_back(project: W
 
 
 def test_a_failed_run_is_reported_and_retest_repeats_what_failed(project: Workspace, site: Site) -> None:
-    site.comment(f"/test {PROJECT} failing\n/test {PROJECT}\n")
+    """An approver of the base branch writes the comment."""
+    site.add_stranger("olga")
+    site.push("main", OWNERS="approvers: [leads]\n", OWNERS_ALIASES="aliases: {leads: [Olga]}\n")
+    site.comment(f"/test {PROJECT} failing\n/test {PROJECT}\n", by="olga")
     done = site.run(project)
     assert done.exit_code == 1, done.output
     assert f"`{PROJECT}` did not pass" in site.bodies()[0]
@@ -361,11 +348,9 @@ def configuration_presets(project: Workspace) -> list[list[str]]:
     ("change", "message"),
     [
         (lambda site: site.push(), "may have changed since the comment"),
-        (lambda site: site.close(), "is not open"),
         (lambda site: site.edit(), "the comment was edited"),
-        (lambda site: site.delete(), "the comment was deleted"),
     ],
-    ids=["pushed later", "closed", "edited", "deleted"],
+    ids=["pushed later", "edited"],
 )
 def test_a_pull_request_or_comment_that_changed_is_refused_with_an_answer(
     project: Workspace, site: Site, change: Callable[[Site], None], message: str
@@ -393,22 +378,6 @@ def test_a_stranger_starts_nothing_and_gets_no_answer(project: Workspace, site: 
     assert "mallory' may not start runs" in done.output
     assert not site.bodies()
     assert not project.runs()
-
-
-def test_a_member_of_an_allowed_team_may_start_runs(project: Workspace, site: Site) -> None:
-    site.add_stranger("tina")
-    site.add_team("owner/performance", "tina")
-    site.comment(f"/test {PROJECT}", by="tina")
-    done = site.run(project)
-    assert done.exit_code == 0, done.output
-
-
-def test_an_approver_on_the_base_branch_may_start_runs(project: Workspace, site: Site) -> None:
-    site.add_stranger("olga")
-    site.push("main", OWNERS="approvers: [leads]\n", OWNERS_ALIASES="aliases: {leads: [Olga]}\n")
-    site.comment(f"/test {PROJECT}", by="olga")
-    done = site.run(project)
-    assert done.exit_code == 0, done.output
 
 
 def test_an_owners_file_of_the_pull_request_counts_for_nothing(project: Workspace, site: Site) -> None:
@@ -623,13 +592,10 @@ def test_a_run_that_cannot_start_is_answered_with_the_reason(
     ("content", "message"),
     [
         (None, "cannot be read: No such file"),
-        ("", "is not as expected: "),
-        ("$(touch pwned)", "is not as expected: "),
-        ("[]", "is not as expected: "),
         ('{"action": "created", "comment": {"id": "7"}, "issue": {}}', "comment.id: "),
         (" " * (9 << 20), "has more than 8 MiB"),
     ],
-    ids=["missing", "empty", "not JSON", "a list", "wrong types", "huge"],
+    ids=["missing", "wrong types", "huge"],
 )
 def test_a_bad_event_file_is_refused(
     project: Workspace, github_server: github.Server, tmp_path: Path, content: str | None, message: str

@@ -121,7 +121,7 @@ def test_a_comment_that_parse_refuses_does_not_run(attacked: Attacked) -> None:
 
 def test_a_refused_comment_ends_with_exit_code_2(attacked: Attacked) -> None:
     possible = [text for text in attacked.refused if text.isascii() and "\0" not in text and len(text) < LONGEST_WORD]
-    for comment in possible[::30]:
+    for comment in possible[::60]:
         outcome = attacked.workspace.run("ci", "run", f"--text={comment}")
         assert outcome.exit_code == 2, str(outcome)
         assert len(outcome.stderr.splitlines()) <= 5
@@ -142,10 +142,9 @@ def test_accepted_comments_change_only_the_listed_field(attacked: Attacked) -> N
 
 
 def test_accepted_comments_run_and_execute_nothing(attacked: Attacked) -> None:
-    harmless = [text for text in attacked.accepted if "/var text" in text and len(text) < 500 and "```" not in text][
-        ::2
-    ]
-    assert len(harmless) > 20
+    texts = [text for text in attacked.accepted if "/var text" in text and len(text) < 500 and "```" not in text]
+    harmless = texts[::4]
+    assert len(harmless) > 10
     for begin in range(0, len(harmless), 20):
         text = "\n".join(harmless[begin : begin + 20])
         outcome = attacked.workspace.run("ci", "run", f"--text={text}", env={"GITHUB_ACTIONS": "true"}, timeout=300)

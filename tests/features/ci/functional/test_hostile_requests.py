@@ -32,14 +32,15 @@ def test_comments_change_only_the_field_that_the_project_lists(
     watched.workspace.write({**FILES, "config/hostile.yaml": yaml.safe_dump(config)})
     monkeypatch.chdir(watched.workspace.directory)
     understood = 0
-    for comment in (comment for text in watched.texts for comment in comments(text)):
+    texts = watched.texts[::8]  # `test_hostile_comments.py` gives each text to one position
+    for comment in (comment for text in texts for comment in comments(text)):
         with suppress(UsageError):
             for run in comment_runs.of(slash.parse(comment, ["hostile"]), Settings()):
                 _, configuration = request.configure(run.request)
                 assert configuration.get("matrix") == config["matrix"]
                 assert repr(configuration.get("text")) == repr(run.request.overrides.get("text", ""))
                 understood += bool(run.request.overrides)
-    assert understood > len(watched.texts) // 2
+    assert understood > len(texts) // 2
 
 
 def test_hostile_comments_on_the_command_line_are_harmless(watched: Watched) -> None:

@@ -49,9 +49,10 @@ PROJECT = {
               [ ! -e {@root}/kill-{@cell.x} ] || kill -9 "$(cat {@root}/run.pid)"
               [ ! -e {@root}/fail-{@cell.x} ]
     """,
+    # A run that a cell kills is a program, because the death of a client of the forking server only interrupts a fork.
     "toolbox": """
         #!/bin/sh
-        case "$1 $2" in "project run" | "ci run") echo $$ >run.pid ;; esac
+        case "$1 $2" in "project run" | "ci run") echo $$ >run.pid; [ ! -e kill-b ] || exec {killable} "$@" ;; esac
         exec {program} "$@"
     """,
 }
@@ -62,7 +63,7 @@ def six(workspace: Workspace, toolbox_script: str) -> Workspace:
     """Return a project with workflow files for three shards."""
     config = PROJECT["config/six.yaml"].replace("ROOT", json.dumps(str(workspace.directory)))
     workspace.write({**PROJECT, "config/six.yaml": config})
-    write_toolbox(workspace, toolbox_script)
+    workspace.write({"toolbox": PROJECT["toolbox"].format(program=toolbox_script, killable=forked_commands.SCRIPT)})
     (workspace.directory / "toolbox").chmod(0o755)
     outcome = workspace.run("ci", "workflows", "six", "--shards=3")
     assert outcome.exit_code == 0, str(outcome)
@@ -77,10 +78,6 @@ def runner(six: Workspace, tmp_path: Path) -> Iterator[Runner]:
         server.push("topic", {"model.py": "steps = 1"}, by="alice")
         server.open_pull_request("topic", by="alice")
         yield Runner(six.directory, tmp_path / "runner", server)
-
-
-def write_toolbox(six: Workspace, program: str) -> None:
-    six.write({"toolbox": PROJECT["toolbox"].format(program=program)})
 
 
 def workflow(six: Workspace, name: str) -> Path:
@@ -109,10 +106,7 @@ def verdicts(summary: dict[str, Any]) -> dict[str, str]:
     return {step["name"].removeprefix("x="): step["verdict"] for step in summary["steps"] if step["kind"] == "cell"}
 
 
-def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(
-    six: Workspace, runner: Runner, toolbox_script: str
-) -> None:
-    write_toolbox(six, forked_commands.SCRIPT)
+def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(six: Workspace, runner: Runner) -> None:
     (six.directory / "kill-b").touch()
     event = comment(runner, "/test six\n")
     jobs = runner.run(workflow(six, "on_demand"), "issue_comment", event)
@@ -126,7 +120,6 @@ def test_a_killed_shard_that_is_run_again_gives_one_comment_with_one_verdict(
     assert "shard 2/3 has not ended" in text
     assert "2 cells not run: x=b, x=e" in text
 
-    write_toolbox(six, toolbox_script)
     (six.directory / "kill-b").unlink()
     (six.directory / "cells").unlink()
     again = runner.run(workflow(six, "on_demand"), "issue_comment", event, earlier=jobs, run_attempt=2)
@@ -158,29 +151,23 @@ def test_a_failed_cell_fails_the_merged_run_and_not_the_other_shards(six: Worksp
     assert "x=c" in str(issue.body)
 
 
-def test_a_lost_shard_without_artifact_is_named(six: Workspace, runner: Runner) -> None:
+def test_a_shard_without_a_new_artifact_does_not_pass_by_an_earlier_one(six: Workspace, runner: Runner) -> None:
     jobs = runner.run(workflow(six, "nightly"), "schedule")
     assert results(jobs) == ["success"] * 5, jobs["merge"].output
-    lost = {**jobs, "run (3)": Job("cancelled")}
-    runner.forget("six-nightly-shard-3-1")
     runner.failing = ("google-github-actions/auth",)
-    again = runner.run(workflow(six, "nightly"), "schedule", earlier={**lost, "run": Job("failure")}, run_attempt=2)
-    assert again["merge"].result == "failure"
-    (summary,) = summaries(runner, again)
-    assert "there is no run of shard 3/3" in summary["message"]
-    assert "2 cells not run: x=c, x=f" in summary["message"]
-
-
-def test_a_job_that_left_nothing_does_not_pass_by_the_artifact_of_an_earlier_attempt(
-    six: Workspace, runner: Runner
-) -> None:
-    jobs = runner.run(workflow(six, "nightly"), "schedule")
     failed = {**jobs, "run": Job("failure"), "run (3)": Job("failure")}
-    runner.failing = ("google-github-actions/auth",)
     again = runner.run(workflow(six, "nightly"), "schedule", earlier=failed, run_attempt=2)
     (summary,) = summaries(runner, again)
     assert (summary["verdict"], again["merge"].result) == ("error", "failure")
     assert "the jobs of the shards ended with `failure`" in summary["message"]
+
+    lost = {**jobs, "run": Job("failure"), "run (3)": Job("cancelled")}
+    runner.forget("six-nightly-shard-3-1")
+    again = runner.run(workflow(six, "nightly"), "schedule", earlier=lost, run_attempt=3)
+    assert again["merge"].result == "failure"
+    (summary,) = summaries(runner, again)
+    assert "there is no run of shard 3/3" in summary["message"]
+    assert "2 cells not run: x=c, x=f" in summary["message"]
 
 
 def test_each_test_of_a_comment_is_merged_by_itself_and_selected_cells_are_divided(

@@ -104,7 +104,7 @@ REQUESTS: Final = st.builds(
 @given(COMMENTS)
 @example("/test alpha\n/var a: !!bool x")
 @example("/test alpha\n/var ? [a]\n  : 1")
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         slash.parse(text, PROJECTS)
@@ -115,7 +115,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 
 @given(COMMENTS)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_value_of_an_override_is_parsed_or_refused(text: str) -> None:
     try:
         request = slash.parse(f"/test alpha\n/var {text}", PROJECTS)

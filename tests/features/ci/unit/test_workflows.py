@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -242,6 +242,7 @@ def test_hostile_values_of_the_configuration_stay_text(text: str) -> None:
 @given(
     st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=40).map(str.strip).filter(bool)
 )
+@settings(max_examples=30)
 def test_any_label_starts_exactly_its_own_workflow(label: str) -> None:
     assume("${{" not in label and "}}" not in label)
     (text,) = rendered({"workflows": {"w": {"label": label}}}).values()

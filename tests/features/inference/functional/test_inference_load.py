@@ -1,20 +1,17 @@
 """The load of a specification is a cell: its steps are judged, and its figures are compared with earlier runs.
 
-In most tests, the worker takes its figures from a table, without a server.
+The worker takes its figures from a table, without a server. `test_inference_load_project.py` has a real one.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.features.inference.fakes.load_results import step
 from tests.features.inference.functional.test_inference_cells import ORCHESTRATION
-from tests.features.inference.servers.reference_server import write_checkpoint
 from toolbox.testing import Outcome, Workspace
 
 WORKER = """
@@ -169,7 +166,7 @@ def test_a_run_with_a_changed_load_is_not_resumed(served: Workspace) -> None:
     assert served.run("project", "resume", str(served.run_directory()), "--failed").exit_code == 2
 
 
-def test_a_slower_server_is_found_as_a_regression_and_as_a_change(served: Workspace) -> None:
+def test_a_slower_server_is_found_as_a_regression(served: Workspace) -> None:
     for number in range(10):
         measure(served, 0.1 + 0.0005 * (number % 3))
         assert run(served, "--cells=*test=load").exit_code == 0
@@ -181,54 +178,3 @@ def test_a_slower_server_is_found_as_a_regression_and_as_a_change(served: Worksp
     assert outcome.exit_code == 1, str(outcome)
     assert "test=load (regression)" in outcome.stdout
     assert f"{METRIC} is 0.15 s, 49.3 % above the usual 0.10045" in outcome.stdout
-    for _ in range(4):
-        run(served, "--cells=*test=load")
-    changes = served.run("results", "changes", "--project=served", f"--metric={METRIC}")
-    assert METRIC in changes.stdout, str(changes)
-    assert "worse" in changes.stdout, str(changes)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the path of a model that the reference server can serve."""
-    path = tmp_path_factory.mktemp("model") / "model.npz"
-    write_checkpoint(path)
-    return path
-
-
-def test_a_load_on_the_reference_server_is_measured_judged_and_shown(workspace: Workspace, checkpoint: Path) -> None:
-    case = {"request": {"prompt": "abc", "max_tokens": 8, "temperature": 0}}
-    grpc = {"request": {"requests": [{"text": "abc"}], "params": {"stopping": {"maxNewTokens": 8}}}}
-    load = {"rates": [10], "concurrencies": [2], "seconds": 2, "warm_up": 0.5, "objectives": {"end_to_end": 30}}
-    config = {"name": "small", "deployment_framework": "reference", "dtype_str": "float32"}
-    limits = {"max_sequence_length": 32, "max_new_tokens": 31, "resources": {"gpu": None}}
-    test = {
-        "model": "reference",
-        "configs": [config | limits],
-        "cases": [str(workspace.directory / "cases.yaml")],
-        "load": load,
-    }
-    overrides = {
-        "tests": [test],
-        "host.capture_state.enabled": False,
-        "reference_server.checkpoint": str(checkpoint),
-        "reference_server.training": None,
-        "inference.python": sys.executable,
-    }
-    workspace.write(
-        {
-            "cases.yaml": json.dumps([{"name": "http", **case}, {"name": "grpc", **grpc}]),
-            "overrides.yaml": json.dumps(overrides),
-        }
-    )
-    flags = ["--overrides=overrides.yaml", "--cells=*test=load"]
-    outcome = workspace.run("project", "run", "inference", *flags)
-    assert outcome.exit_code == 0, str(outcome)
-    measured = metrics(workspace)
-    assert measured["errors_at_rate_10"] == measured["errors_at_concurrency_2"] == 0
-    assert 0 < (measured["first_token_p50_at_rate_10"] or 0) <= (measured["end_to_end_p50_at_rate_10"] or 0)
-    assert (measured["tokens_per_second_at_concurrency_2"] or 0) > 8
-    assert (measured["goodput_at_concurrency_2"] or 0) > 1
-    assert "concurrency=2" in (workspace.run_directory() / "report.html").read_text()
-    (rows,) = workspace.run_directory().glob("*__test/*/attempt-1/files/load_samples.csv")
-    assert {line.split(",")[1] for line in rows.read_text().splitlines()[1:]} == {"cases/http", "cases/grpc"}

@@ -147,7 +147,7 @@ def test_nonsense_is_a_fault_without_control_characters_on_the_terminal(tmp_path
 def test_a_server_that_is_never_ready_is_infrastructure(tmp_path: Path) -> None:
     end = run(tmp_path, "never_ready", server={"ready": {"path": "/health", "timeout": 0.5}})
     assert end.status == 75
-    assert "not ready within 0.5 s: GET /health: HTTP status 503" in end.output
+    assert "not ready within 0.5 s: GET /health: " in end.output
     assert end.answers == []
     assert end.report["server"]["ready_seconds"] is None
 
@@ -327,7 +327,6 @@ def test_an_answer_that_spells_the_key_is_left_out(tmp_path: Path) -> None:
         ({"command": ["/no/such/program", "{port}"]}, "cannot be started: /no/such/program: No such file"),
         ({"api_key_variable": "NO_SUCH_KEY"}, "the environment variable NO_SUCH_KEY for the API key is not set"),
         ({"url": "http://user:pw@host"}, "without user, key or query"),
-        ({"colour": "red"}, "settings.json: server has unknown fields: 'colour'"),
         ({"command": ["server"]}, "the server has no `url`, and its command no `{port}`"),
     ],
 )

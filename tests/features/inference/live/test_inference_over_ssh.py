@@ -23,7 +23,7 @@ def server(tmp_path: Path) -> Iterator[openssh.Server]:
         yield running
 
 
-def test_each_config_is_served_and_judged_on_another_machine(workspace: Workspace, server: openssh.Server) -> None:
+def test_a_config_is_served_and_judged_on_another_machine(workspace: Workspace, server: openssh.Server) -> None:
     target = {"backend": "ssh", "host": openssh.ADDRESS, "port": server.port, "directory": "~/attempts"}
     values = {
         "targets": {"far": target},
@@ -31,9 +31,9 @@ def test_each_config_is_served_and_judged_on_another_machine(workspace: Workspac
         "inference.python": sys.executable,
         "host.capture_state.enabled": False,
     }
-    argv = ("project", "run", "inference", f"--overrides={json.dumps(values)}")
+    argv = ("project", "run", "inference", "--cells=*config=two-shards,*", f"--overrides={json.dumps(values)}")
     outcome = workspace.run(*argv, env=server.environment(), timeout=300)
     assert outcome.exit_code == 0, str(outcome)
     cells = [step for step in workspace.summary()["steps"] if step["kind"] == "cell"]
-    assert [(cell["verdict"], cell["attempts"][0]["target"]) for cell in cells] == [("passed", "far")] * 3
+    assert [(cell["verdict"], cell["attempts"][0]["target"]) for cell in cells] == [("passed", "far")]
     assert list((server.directory / "attempts").iterdir()) == []

@@ -48,7 +48,7 @@ CONFIG = {
     "max_new_tokens": 63,
     "resources": {"gpu": None},
 }
-LOAD = {"concurrencies": [1, 4], "rates": [20], "seconds": 5, "warm_up": 0}
+LOAD = {"concurrencies": [4], "rates": [20], "seconds": 2, "warm_up": 0}
 
 
 def documented_frameworks() -> dict[str, Any]:
@@ -144,5 +144,5 @@ def test_recorded_cases_and_a_load_pass(workspace: Workspace, model: Path, path:
     assert "9 passed" in str(outcome)
     (file,) = workspace.run_directory().glob("*__test/*/attempt-1/files/load.json")
     steps = json.loads(file.read_text())["steps"]
-    assert [(step["errors"], step["refused"]) for step in steps] == [(0, 0)] * 3
-    assert sum(step["requests"] for step in steps) >= 100
+    assert [(step["errors"], step["refused"]) for step in steps] == [(0, 0)] * 2
+    assert sum(step["requests"] for step in steps) >= 30

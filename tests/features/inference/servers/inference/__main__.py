@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +28,6 @@ from tests.features.inference.servers.inference.http_server import (
     stream_head,
 )
 
-START: Final = time.monotonic()
 END: Final = threading.Event()
 SENTENCE: Final = ("It", " was", " a", " dark", " and", " stormy", " night", ";", " the", " rain")
 WITH_WRONG_TOKEN: Final = (*SENTENCE[:6], " day", *SENTENCE[7:])
@@ -53,14 +51,6 @@ def wrong_token(request: HttpRequest) -> Iterator[bytes]:
 def slow(request: HttpRequest) -> Iterator[bytes]:
     """Answer properly, with 0.6 seconds before each token."""
     yield from _answer(request, SENTENCE, delay=0.6)
-
-
-def rather_slow(request: HttpRequest) -> Iterator[bytes]:
-    """Answer properly, with a short time before each token. The server needs a second to become ready."""
-    if request.path == "/health" and time.monotonic() < START + 1:
-        yield response({"status": "loading"}, status=503)
-    else:
-        yield from _answer(request, SENTENCE, delay=0.02)
 
 
 def _answer(request: HttpRequest, sentence: Sequence[str], *, delay: float = 0) -> Iterator[bytes]:

@@ -26,18 +26,6 @@ def dies(content: bytes, context: Context) -> Iterator[bytes]:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def sends_half_a_stream(content: bytes, context: Context) -> Iterator[bytes]:
-    """End each stream after the beginning and five tokens, without a stop reason."""
-    del content, context
-    yield from _stream(SENTENCE[:5])
-
-
-def sends_nonsense(content: bytes, context: Context) -> Iterator[bytes]:
-    """Answer with bytes that are not a message."""
-    del content, context
-    yield b"\xff\xff"
-
-
 def wrong_token(content: bytes, context: Context) -> Iterator[bytes]:
     """Answer with one wrong token at position 7."""
     del content, context
