@@ -229,8 +229,13 @@ def server_here(directory: Path) -> openssh.Server | None:
 
 def main() -> int:
     """Play all rounds, print the scores, and return 1 if there were errors."""
-    arguments = [int(text) for text in sys.argv[1:3]]
+    try:
+        arguments = [int(text) for text in sys.argv[1:3]]
+    except ValueError:
+        sys.exit(__doc__)
     rounds, seed = [*arguments, *(ROUNDS, 0)[len(arguments) :]]
+    if rounds < 1:
+        sys.exit("the number of rounds must be at least 1: without a round, all counts would be 0")
     backends = sys.argv[3:] or _BACKENDS
     random.seed(seed or None)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background of a shell would ignore it

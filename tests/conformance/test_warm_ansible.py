@@ -257,7 +257,7 @@ PROCESS: Final = '''
         if what in ("show", "change", "fork"):
             module.exit_json(**globals()[what]())
         if what == "much":
-            module.exit_json(text="x" * 12_000_000)
+            module.exit_json(text="x" * BYTES)
         if what == "exit":
             sys.exit("the end")
         if what == "os_exit":
@@ -292,7 +292,7 @@ PROCESS: Final = '''
 
     if __name__ == "__main__":
         main()
-'''
+'''.replace("BYTES", str(BYTES))
 OVERRIDE: Final = f"""{inspect.getsource(convert_bool)}
 
 def boolean(value, strict=True):
