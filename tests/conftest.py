@@ -70,6 +70,15 @@ def _forked_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[forke
     commands.close()
 
 
+@pytest.fixture
+def ansible_servers_as_programs(
+    _forked_commands: forked_commands.Commands | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let command lines start the servers of Ansible as users do, for tests of these servers."""
+    if _forked_commands is not None:
+        monkeypatch.setattr(_forked_commands, "forks_servers", False)
+
+
 @pytest.fixture(scope="session")
 def toolbox_script(_forked_commands: forked_commands.Commands | None) -> str:
     """Return the start of a shell command that executes the command line of Topgallant that follows, in a fork."""

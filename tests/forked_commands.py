@@ -4,6 +4,9 @@ Most of the time of a short command line is the import of its modules. A fork ha
 working directory and the signal handlers of a new process, and a process session of its own. A command line is started
 as a program if it has other variables that Python reads at its start. `tests/conftest.py` makes `toolbox.testing` use
 this module, unless `TOPGALLANT_TEST_FORKS` is 0. Shell scripts use it by `tests/forked_program.py`.
+
+The servers that make Ansible quick are such forks too, when a command line starts them: most of their start is the
+import of libraries. They import most of Ansible themselves, because its settings depend on their environment.
 """
 
 from __future__ import annotations
@@ -12,32 +15,56 @@ import atexit
 import gc
 import importlib.util
 import io
+import locale
 import os
 import pkgutil
 import re
+import runpy
 import shlex
+import signal
 import site
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, Final, TextIO
+from typing import IO, Final, NoReturn, TextIO, cast
 
 from toolbox import testing
+from toolbox.ansible import playbook_server
 from toolbox.ground.kit import fork_server
 from toolbox.ground.kit.process_tree import MARK
-from toolbox.ground.system import environ, places
+from toolbox.ground.system import environ, places, processes, signals
+from toolbox.ground.system.fork_connections import Connection
 from toolbox.ground.system.fork_servers import ForkedProcess, ForkServer
+from toolbox.targets.agent import module_server
 
 start_program: Final = testing._start  # conftest.py replaces it
+start_server: Final = processes.start_server  # each fork replaces it
 SWITCH: Final = "TOPGALLANT_TEST_FORKS"
 """With the value `0`, all command lines are started as programs."""
 _PROGRAM: Final = (sys.executable, str(places.builtin_root() / "run_toolbox.py"))
 SCRIPT: Final = shlex.join(_PROGRAM)
 """The start of a shell command that starts Topgallant as a program. Its arguments follow."""
 _START_VARIABLES: Final = re.compile(r"PYTHON|LANG|LC_|LD_|MALLOC_|GLIBC_|OPENSSL_|NO_COLOR$|TERM$")
+# The programs that are started as forks, and what they import of other libraries.
+_SERVERS: Final = tuple(str(module.__file__) for module in (playbook_server, module_server))
+_LIBRARIES: Final = (
+    "cryptography.hazmat.primitives.serialization.ssh",
+    "distro",
+    "jinja2.nativetypes",
+    "multiprocessing.queues",
+    "multiprocessing.shared_memory",
+    "packaging.version",
+    "runpy",
+    "tarfile",
+    "urllib.request",
+    "xmltodict",
+    "yaml.cyaml",
+    "zipfile",
+)
 # What many command lines import. Other libraries of extras, such as the client of Kubernetes, are not among them.
 _MODULES: Final = ("toolbox.cli.main", "fire", "alembic.command", "sqlalchemy.dialects.sqlite", "github", "gitlab")
 _PACKAGES: Final = (
@@ -83,6 +110,33 @@ class Command:
             os.kill(self.pid, number)
 
 
+class _Server:
+    """A server in a fork, with those attributes of `subprocess.Popen` that `processes` uses."""
+
+    def __init__(self, connection: Connection, stdin: IO[bytes]) -> None:
+        self.pid = connection.pid
+        self.stdin = stdin
+        self.returncode: int | None = None
+        self._connection = connection
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            status = self._connection.status(timeout)
+            if status is None:
+                raise processes.TimeoutExpired(str(self.pid), timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with suppress(processes.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
 class Commands:
     """Starts command lines. The first one starts the server.
 
@@ -91,6 +145,8 @@ class Commands:
     """
 
     def __init__(self, directory: Path) -> None:
+        self.forks_servers = True
+        """Whether the servers of Ansible that command lines start are forks too."""
         self._directory = directory
         self._lock = threading.Lock()
         self._variables = start_variables()
@@ -100,9 +156,11 @@ class Commands:
         """Start a command line in a fork, or as a program if a fork would be different."""
         if tuple(args[:2]) != _PROGRAM:  # the tests are not those of this checkout
             return start_program(args, cwd, env)
-        if _start_variables(env) != self._variables:
+        if not _starts_alike(env, self._variables):
             return start_program(args, cwd, env)
-        return Command(self._running().start({"args": list(args[1:])}, env, cwd.absolute()))
+        server = self._running()
+        message = {"args": list(args[1:]), "forks": str(server.path) if self.forks_servers else None}
+        return Command(server.start(message, env, cwd.absolute()))
 
     def script(self) -> str:
         """Return the start of a shell command like `SCRIPT`, for scripts that have the variables `start_variables`."""
@@ -138,20 +196,53 @@ def main() -> None:
     fork_server.replace_script_folder(str(places.builtin_root()))
     gc.disable()
     _preload()
+    _parse_ansible_files()
     gc.freeze()
     gc.enable()
     fork = fork_server.serve(listener, 0)
     if fork is None:
         os._exit(0)  # quicker than the end of an interpreter with many modules
-    if _start_variables(fork.message["env"]) != _start_variables(environ.everything()):
+    if not _starts_alike(fork.message["env"]):
         fork.refuse("the command line has other variables that Python reads at its start")
     fork.begin(MARK)
-    sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
+    locale.setlocale(locale.LC_CTYPE, "")
     sys.argv = list(fork.message["args"])
+    if fork.message.get("is_server"):
+        _serve()
+    sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
+    if forks := fork.message.get("forks"):
+        processes.start_server = partial(_start_server, forks)
     from toolbox.cli import main as cli
 
     codes.append(cli.main())
     sys.exit(codes[0])
+
+
+def _start_server(
+    socket: str, args: Sequence[str], env: Mapping[str, str], cwd: Path, errors: IO[bytes], *, keep: int
+) -> processes.Server:
+    """Start a server as `processes.start_server` does, but in a fork where that is the same."""
+    program, file, *rest = args
+    if program != sys.executable or file not in _SERVERS or not _starts_alike(env):
+        return start_server(args, env, cwd, errors, keep=keep)
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb"), signals.deferred():
+        # The fork has three streams: the listening socket takes the place of the standard output.
+        message = {"args": [file, *rest], "env": dict(env), "cwd": str(cwd), "is_server": True}
+        connection = Connection(socket, message, b"", [read_end, keep, errors.fileno()])
+        server = cast("processes.Server", _Server(connection, os.fdopen(write_end, "wb")))
+        processes._end_with_input.add(server)  # as the function does that this one replaces
+        return server
+
+
+def _serve() -> NoReturn:
+    """Become a server program. The last argument of its program is the descriptor of its listening socket."""
+    sys.argv.append(str(os.dup(1)))
+    os.dup2(2, 1)
+    sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.exit(0)
 
 
 def _end(codes: Sequence[int]) -> None:
@@ -166,6 +257,20 @@ def _start_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if _START_VARIABLES.match(name)}
 
 
+def _starts_alike(env: Mapping[str, str], own: Mapping[str, str] | None = None) -> bool:
+    """Return whether Python starts with an environment as with another one, by default that of this process."""
+    ours = _start_variables(environ.everything()) if own is None else dict(own)
+    return _without_utf8_locale(_start_variables(env)) == _without_utf8_locale(ours)
+
+
+def _without_utf8_locale(variables: dict[str, str]) -> dict[str, str]:
+    """Leave out the locale if it is the usual one, because Python starts alike whichever variable names it."""
+    locales = {name: variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)}
+    if next(iter(locales.values()), "") != "C.UTF-8":
+        return variables
+    return {name: value for name, value in variables.items() if name not in locales}
+
+
 def _reopened(stream: TextIO) -> TextIO:
     """Return a stream as Python opens it at its start. The server has opened it for a file, in which one can seek."""
     assert isinstance(stream, io.TextIOWrapper)
@@ -175,8 +280,23 @@ def _reopened(stream: TextIO) -> TextIO:
     )
 
 
+def _parse_ansible_files() -> None:
+    """Parse the files of ansible-core that each of its programs parses, once for all forks."""
+    from ansible.config import manager
+    from ansible.utils.collection_loader import _collection_finder as finder
+
+    read = manager.ConfigManager._read_config_yaml_file
+    base = Path(manager.__file__).with_name("base.yml")
+    settings = read(None, str(base))
+    manager.ConfigManager._read_config_yaml_file = lambda own, file: settings if file == str(base) else read(own, file)
+    parse = finder._meta_yml_to_dict
+    runtime = base.with_name("ansible_builtin_runtime.yml").read_bytes()
+    parsed = parse(runtime, ("ansible.builtin", "runtime.yml"))
+    finder._meta_yml_to_dict = lambda text, content_id: parsed if text == runtime else parse(text, content_id)
+
+
 def _preload() -> None:
-    for name in _MODULES:
+    for name in (*_MODULES, *_LIBRARIES):
         importlib.import_module(name)
     for package in _PACKAGES:
         if importlib.util.find_spec(package.rpartition(".")[0]) is None or importlib.util.find_spec(package) is None:

@@ -14,6 +14,8 @@ from ansible.module_utils.parsing import convert_bool
 
 from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equal_files, expect_equal_output
 
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
+
 COMMANDS: Final = '''
     """Commands whose roles have many kinds of tasks."""
     from toolbox.api import role

@@ -13,6 +13,8 @@ import pytest
 from tests.conformance import test_warm_ansible as on_this_machine
 from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equal_files, expect_equal_output
 
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
+
 TASKS: Final = f"""
 {on_this_machine.STATES}
 {on_this_machine.ENDINGS}

@@ -14,6 +14,8 @@ import pytest
 from tests.conformance import test_warm_ansible as on_this_machine
 from tests.conformance.warm_runs import SWITCHES, Result, both_ways, expect_equal_files, expect_equal_output
 
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
+
 HOSTS: Final = ("one", "two", "three")
 COMMANDS: Final = '''
     """Commands whose roles are executed at the same time."""

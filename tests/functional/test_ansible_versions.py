@@ -11,7 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toolbox.testing import Workspace
+
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
 
 PROJECT = {
     "projects/twice/orchestration.py": '''

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from toolbox.testing import Workspace
+
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
 
 FILES = {
     "commands/parent.py": '''

@@ -16,6 +16,8 @@ import pytest
 from tests.functional.test_interruption import Fifo
 from toolbox.testing import Outcome, Running, Workspace
 
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
+
 TASKS = 5
 MODULE_SERVER, PLAYBOOK_SERVER = "module_server.py", "playbook_server.py"
 HELPERS = (MODULE_SERVER, PLAYBOOK_SERVER)

@@ -15,6 +15,8 @@ from tests.functional.test_warm_interruption import command_line, expect_none, r
 from tests.servers import openssh
 from toolbox.testing import Running, Workspace
 
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
+
 LINK, HOST_PROGRAM = "ssh_relay.py", "closefd=False"
 FILES = {
     "commands/remote.py": '''

@@ -16,6 +16,8 @@ from ansible.module_utils import basic
 from toolbox.ground.system import places
 from toolbox.testing import Workspace
 
+pytestmark = pytest.mark.usefixtures("ansible_servers_as_programs")
+
 FILES = {
     "commands/needs.py": '''
         """Commands that need helpers."""

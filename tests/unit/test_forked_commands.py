@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,58 @@ STATE = '''
             atexit.register(print, "at the end", file=sys.stderr, end="")
             threading.Thread(target=lambda: time.sleep(0.2) or print("in a thread", end="")).start()
 '''
+
+
+# A task in each of the two servers shows its process, and the settings of Ansible that depend on it.
+SERVED = {
+    "commands/served.py": '''
+        """Shows the processes of a role."""
+        from toolbox.api import role
+
+
+        class Served:
+            """Shows the processes of a role."""
+
+            @role
+            def show(self) -> None:
+                """Save the state of the play and of a module."""
+    ''',
+    "roles/served_show/tasks/main.yml": """
+        - name: Show the play
+          ansible.builtin.copy:
+            content: "{{ lookup('served') | to_json }}"
+            dest: "{{ artifact_extra_logs_dir }}/artifacts/play.json"
+        - name: Show a module
+          served:
+            file: "{{ artifact_extra_logs_dir }}/artifacts/module.json"
+    """,
+    "roles/served_show/lookup_plugins/served.py": """
+        import os
+        from pathlib import Path
+        from ansible import constants
+        from ansible.plugins.lookup import LookupBase
+
+        def show(value):
+            return sorted(map(str, value)) if isinstance(value, frozenset) else str(value)
+
+        class LookupModule(LookupBase):
+            def run(self, terms, variables=None, **kwargs):
+                settings = {name: show(getattr(constants, name)) for name in dir(constants) if name.isupper()}
+                play = Path("/proc", str(os.getppid()), "cmdline").read_text()
+                return [{"program": play, "settings": settings, "env": dict(os.environ)}]
+    """,
+    "roles/served_show/library/served.py": """
+        #!/usr/bin/python
+        import json, os
+        from pathlib import Path
+        from ansible.module_utils.basic import AnsibleModule
+
+        module = AnsibleModule({"file": {"type": "path"}})
+        server = Path("/proc", str(os.getppid()), "cmdline").read_text()
+        Path(module.params["file"]).write_text(json.dumps({"program": server, "env": dict(os.environ)}))
+        module.exit_json(changed=True)
+    """,
+}
 
 
 @pytest.fixture
@@ -102,6 +155,31 @@ def test_other_variables_of_python_need_a_new_interpreter(state: Workspace) -> N
 def test_another_program_is_started(tmp_path: Path) -> None:
     with Running([sys.executable, "-c", "print(1)"], tmp_path, dict(os.environ)) as running:
         assert json.loads(running.wait().stdout) == 1
+
+
+def served(workspace: Workspace, artifacts: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the role, and return the state of its play and of a module, without what differs in each run."""
+    outcome = workspace.run("served", "show", env={"ARTIFACT_DIR": str(artifacts), "GREETING": "é"})
+    assert outcome.exit_code == 0, str(outcome)
+    assert "slowly" not in outcome.stderr
+    texts = [next(artifacts.rglob(f"{name}.json")).read_text() for name in ("play", "module")]
+    unique = re.compile(r"/topgallant-\w+|/ansible-local-\w+|/artifacts/[0-9a-f-]{36}")
+    play, module = (json.loads(unique.sub("UNIQUE", text).replace(str(artifacts), "ARTIFACTS")) for text in texts)
+    return play, module
+
+
+@pytest.mark.skipif(environ.get(forked_commands.SWITCH) == "0", reason="all command lines are started as programs")
+def test_the_servers_of_ansible_are_forks_that_are_like_programs(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.write(SERVED)
+    forked = served(workspace, tmp_path / "forked")
+    monkeypatch.setattr(testing, "_start", forked_commands.start_program)
+    started = served(workspace, tmp_path / "started")
+    for fork, program, name in zip(forked, started, ("playbook_server", "module_server"), strict=True):
+        assert "forked_commands" in fork.pop("program")
+        assert name in program.pop("program")
+    assert forked == started
 
 
 def script(state: Workspace, command: str, **variables: str) -> dict[str, Any]:
