@@ -48,11 +48,13 @@ def main() -> None:
     listener = fork_server.listener_from_arguments()
     fork_server.replace_script_folder(str(Path(sys.executable).parent))  # the folder of `ansible-playbook`
     start, interpreter = _start_settings(environ.everything()), startup_files.Interpreter()
+    gc.disable()  # the imports create many objects that stay, and take a sixth longer with collections
     try:
         constants, run_playbook = _import()
     except Exception as error:  # noqa: BLE001  # the modules of a later ansible-core may be different
         sys.exit(f"ansible-core cannot be prepared: {type(error).__name__}: {error}")
     gc.freeze()
+    gc.enable()
     fork = fork_server.serve(listener, 0)
     if fork is None:
         os._exit(0)  # quicker than the end of an interpreter with many modules

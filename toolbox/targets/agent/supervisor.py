@@ -279,7 +279,7 @@ class Supervisor:
             leftovers = self._members()
             if leftovers and self._kill_at is None:
                 self._leftovers = len(leftovers)
-                self._terminate()
+                self._terminate(leftovers)
             elif not leftovers:
                 self._close_sampler()  # this ends the GPU reader, so that `os.waitpid` finds no more children
 
@@ -298,25 +298,29 @@ class Supervisor:
         if not self._ended_by and silence_deadline is not None and now >= silence_deadline:
             self._end("silence", f"it printed nothing for {self._order['silence_seconds']:g} s")
         if self._kill_at is not None and now >= self._kill_at and self._drain_until is None:
-            self._send(signal.SIGKILL)
+            self._send(signal.SIGKILL, self._members())
         if self._sampler is not None and now >= self._sampler.due:
             self._sampler.sample()
 
     def _end(self, ended_by: str, message: str) -> None:
-        """End the workload before it ends by itself. Only the reason of the first call is recorded."""
-        if not self._ended_by:
-            self._ended_by, self._message = ended_by, message
-            self._terminate()
+        """End the workload, unless it has ended by itself. Only the reason of the first call is recorded."""
+        if self._ended_by:
+            return
+        members = self._members()  # the search takes milliseconds, in which the workload may end
+        if os.waitid(os.P_PID, self._main_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return  # its own exit code counts, which `_reap` reads next
+        self._ended_by, self._message = ended_by, message
+        self._terminate(members)
 
-    def _terminate(self) -> None:
+    def _terminate(self, members: Sequence[int]) -> None:
         if self._kill_at is None:
             self._kill_at = time.monotonic() + float(self._order["grace_seconds"])
             self._give_up_at = self._kill_at + _STUCK_SECONDS
-            self._send(signal.SIGTERM)
+            self._send(signal.SIGTERM, members)
 
-    def _send(self, signal_number: int) -> None:
-        """Send a signal to all processes of the workload. The caller repeats SIGKILL, because processes may fork."""
-        for pid in self._members():
+    def _send(self, signal_number: int, members: Sequence[int]) -> None:
+        """Send a signal to processes of the workload. The caller repeats SIGKILL, because processes may fork."""
+        for pid in members:
             process_tree.send(pid, signal_number)
             if signal_number == signal.SIGTERM:
                 process_tree.send(pid, signal.SIGCONT)  # a stopped process handles the signal only after SIGCONT

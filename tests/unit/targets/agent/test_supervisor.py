@@ -124,6 +124,32 @@ def test_processes_that_cannot_be_killed_are_reported_after_a_successful_exit(sc
     assert kept["message"].startswith("some of its processes could not be killed: [")
 
 
+@pytest.mark.parametrize("limit", ["cancelled", "run_seconds", "silence_seconds"])
+def test_a_workload_that_ends_before_the_signal_has_ended_by_itself(script: Script, tmp_path: Path, limit: str) -> None:
+    """Its result would be thrown away otherwise: a resumed run repeats a cancelled attempt."""
+    before = """
+def members(self):
+    if not self._ended_by and self._status is None:  # the search before the first signal
+        os.waitid(os.P_PID, self._main_pid, os.WEXITED | os.WNOWAIT)
+    return search(self)
+
+search, Supervisor._members = Supervisor._members, members
+"""
+    before += f"""
+def spawn(self, writers):
+    fault = start(self, writers)
+    if {limit == "cancelled"}:
+        os.kill(os.getpid(), 15)
+    return fault
+
+start, Supervisor._spawn = Supervisor._spawn, spawn
+"""
+    limits = {} if limit == "cancelled" else {limit: 0.1}
+    run(script, before, command=["sh", "-c", "sleep 0.3; exit 7"], **limits)
+    kept = outcome(tmp_path)
+    assert (kept["ended_by"], kept["exit_code"], kept["signal"]) == ("exit", 7, None)
+
+
 def test_an_ended_gpu_reader_gets_no_signal(script: Script, tmp_path: Path) -> None:
     """Another process may have its pid by then."""
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 6\n")
