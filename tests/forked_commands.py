@@ -241,6 +241,9 @@ def _serve() -> NoReturn:
     os.dup2(2, 1)
     sys.stdout, sys.stderr = _reopened(sys.stdout), _reopened(sys.stderr)
     sys.path[0] = str(Path(sys.argv[0]).parent)
+    if sys.argv[0] == module_server.__file__:  # modules bring their own Ansible
+        for name in [name for name in sys.modules if name.partition(".")[0] == "ansible"]:
+            del sys.modules[name]
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit(0)
 

@@ -92,13 +92,15 @@ SERVED = {
     """,
     "roles/served_show/library/served.py": """
         #!/usr/bin/python
-        import json, os
+        import json, os, sys
         from pathlib import Path
         from ansible.module_utils.basic import AnsibleModule
 
         module = AnsibleModule({"file": {"type": "path"}})
         server = Path("/proc", str(os.getppid()), "cmdline").read_text()
-        Path(module.params["file"]).write_text(json.dumps({"program": server, "env": dict(os.environ)}))
+        loaded = sorted(name for name in sys.modules if name.startswith("ansible"))
+        state = {"program": server, "env": dict(os.environ), "loaded": loaded}
+        Path(module.params["file"]).write_text(json.dumps(state))
         module.exit_json(changed=True)
     """,
 }
