@@ -77,6 +77,7 @@ class Proxy:
             if self._server is not None:
                 self._server.close()
                 self._server = None
+            await asyncio.sleep(0.01)  # until connections that were just accepted have their tasks, which close them
             await _break(self.connections())
 
         self._do(close())

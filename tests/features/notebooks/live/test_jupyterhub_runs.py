@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,7 +71,9 @@ class Runs:
 
 @pytest.fixture
 def runs(workspace: Workspace, shared_hub: Hub) -> Iterator[Runs]:
+    begin = shared_hub.log.stat().st_size
     yield Runs(Grid(workspace), shared_hub)
+    sys.stdout.write(shared_hub.log.read_text()[begin:][-5000:])  # pytest shows it if the test failed
     shared_hub.clear()
     processes.end_marked(workspace.directory)
 

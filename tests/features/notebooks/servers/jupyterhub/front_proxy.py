@@ -80,6 +80,7 @@ class FrontProxy:
             if self._server is not None:
                 self._server.close()
                 self._server = None
+            await asyncio.sleep(0.01)  # until connections that were just accepted have their tasks, which close them
             self._break("")
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
