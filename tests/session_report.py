@@ -20,7 +20,7 @@ from tests.servers import openssh, postgres
 _EVERY_SECONDS: Final = 30.0
 _FIRST_SECONDS: Final = 10.0  # before, the estimate of the remaining time would be a guess
 # The typical seconds of a test by its kind, of which only the ratios are used.
-_WEIGHTS: Final = {"unit": 0.05, "functional": 1.0, "conformance": 2.0, "live": 6.0, "browser": 1.0, "together": 1.0}
+_WEIGHTS: Final = {"unit": 0.1, "functional": 1.3, "conformance": 0.4, "live": 4.0, "browser": 2.0, "together": 40.0}
 _SHORT_SECONDS: Final = 90.0
 _SHELLS: Final = ("zsh", "ksh93", "fish", "tcsh", "busybox")
 

@@ -123,7 +123,8 @@ def test_a_deleted_namespace_ends_only_the_cells_in_it(field: PodGrid) -> None:
     grid = field.configure("abcd", targets={"here": {"backend": "local"}}, settings=settings, retries=ONCE_MORE)
     grid.mark("hold-b", "hold-d")
     with grid.start() as running:
-        grid.wait_for("end a", "begin b", "end c", "begin d")
+        grid.wait_for("begin b", "end c", "begin d")
+        running.wait_for("x=a passed")  # its result has been fetched
         field.cluster.core.delete_namespace(field.namespace)
         field.wait_for("not by Topgallant")
         grid.unmark("hold-b", "hold-d")
@@ -169,7 +170,8 @@ def test_a_token_that_is_not_renewed_ends_only_the_cells_that_use_it(field: PodG
         others = {"here": {"backend": "local"}}
         grid = field.configure("abc", targets=others, settings=settings, timeouts={"wait": 8, "run": 300})
         with grid.mark("hold-b", "hold-c").start() as running:
-            grid.wait_for("end a", "begin b", "begin c")
+            grid.wait_for("begin b", "begin c")
+            running.wait_for("x=a passed")  # its result has been fetched
             account.revoke()
             proxy.drop()
             field.wait_for("credentials are refused (401)")
