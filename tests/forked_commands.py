@@ -100,9 +100,7 @@ class Command:
 
     def poll(self) -> int | None:
         """Return the exit code; None while the process runs."""
-        with suppress(subprocess.TimeoutExpired):
-            return self.wait(0)
-        return None
+        return _poll(self)
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the process, unless it has ended."""
@@ -110,31 +108,28 @@ class Command:
             os.kill(self.pid, number)
 
 
-class _Server:
+class _Server(ForkedProcess):
     """A server in a fork, with those attributes of `subprocess.Popen` that `processes` uses."""
 
     def __init__(self, connection: Connection, stdin: IO[bytes]) -> None:
+        self.returncode: int | None = None
         self.pid = connection.pid
         self.stdin = stdin
-        self.returncode: int | None = None
         self._connection = connection
 
-    def wait(self, timeout: float | None = None) -> int:
-        if self.returncode is None:
-            status = self._connection.status(timeout)
-            if status is None:
-                raise processes.TimeoutExpired(str(self.pid), timeout or 0)
-            self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
     def poll(self) -> int | None:
-        with suppress(processes.TimeoutExpired):
-            return self.wait(0)
-        return None
+        return _poll(self)
 
     def kill(self) -> None:
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
+
+
+def _poll(process: Command | ForkedProcess) -> int | None:
+    """Return the exit code; None while the process runs."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(0)
+    return None
 
 
 class Commands:
