@@ -104,8 +104,7 @@ class Command:
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the process, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        _signal(self, number)
 
 
 class _Server(ForkedProcess):
@@ -121,8 +120,7 @@ class _Server(ForkedProcess):
         return _poll(self)
 
     def kill(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+        _signal(self, signal.SIGKILL)
 
 
 def _poll(process: Command | ForkedProcess) -> int | None:
@@ -130,6 +128,12 @@ def _poll(process: Command | ForkedProcess) -> int | None:
     with suppress(subprocess.TimeoutExpired):
         return process.wait(0)
     return None
+
+
+def _signal(process: Command | _Server, number: int) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):  # its parent is the server, which may have read its exit status since
+            os.kill(process.pid, number)
 
 
 class Commands:

@@ -35,6 +35,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -234,7 +235,8 @@ class Running:
 
     def _kill(self) -> None:
         """Kill the process group, and end all other processes of the workspace."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         processes.end_marked(self._directory)
         for stream in (self._stdout, self._stderr):

@@ -196,8 +196,14 @@ def _family(pid: int) -> list[psutil.Process]:
     found = [psutil.Process(pid)]
     for process in found:
         with suppress(psutil.NoSuchProcess):
-            found += [child for child in process.children() if child.name().startswith("sshd")]
+            found += filter(_is_sshd, process.children())
     return found
+
+
+def _is_sshd(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.name().startswith("sshd")
+    return False
 
 
 @contextmanager

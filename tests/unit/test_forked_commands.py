@@ -8,12 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import forked_commands
+from tests.forked_commands import Command
 from toolbox import testing
 from toolbox.ground.system import environ
 from toolbox.testing import Running, Workspace
@@ -146,6 +148,15 @@ def test_a_fork_that_takes_too_long_is_killed(state: Workspace) -> None:
             running.wait(0)
     with pytest.raises(ProcessLookupError):
         os.kill(running.pid, 0)
+
+
+def test_a_signal_to_a_fork_that_has_just_ended_is_ignored(state: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with state.start("state", "end") as running:
+        while Path(f"/proc/{running.pid}").exists():
+            time.sleep(0.01)
+        monkeypatch.setattr(Command, "poll", lambda _: None)  # it ends after this was asked
+        running.send(signal.SIGTERM)
+    assert running.wait().exit_code == 0
 
 
 def test_other_variables_of_python_need_a_new_interpreter(state: Workspace) -> None:

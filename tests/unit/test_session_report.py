@@ -15,7 +15,8 @@ def test_a_missing_service_is_named_with_its_remedy(is_there: bool, lines: list[
     assert session_report.missing([("the tests of x", lambda: is_there, "apt-get install x")]) == lines
 
 
-def test_the_time_left_is_that_of_the_kinds_of_tests_that_are_left() -> None:
+def test_the_time_left_is_that_of_the_kinds_of_tests_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_report, "_WEIGHTS", {"unit": 0.05, "live": 6.0})
     tests = [f"tests/unit/test_x.py::test[{number}]" for number in range(200)]
     times = iter([0.0, *([1.0] * 99), 12.0, *([13.0] * 99), 60.0])
     progress = Progress([*tests, "tests/live/test_y.py::test"], clock=lambda: next(times))

@@ -138,7 +138,7 @@ def test_a_run_that_ends_before_its_workers_are_ready_leaves_nothing(runs: Runs,
         kill(runs, "the startup script is running")
     command = ("resume", str(runs.grid.directory)) if is_resumed else ("run", "grid")
     with runs.grid.workspace.start("project", *command) as running:
-        wait(lambda: any(each.name() == "ssh" for each in psutil.Process(running.pid).children()), "a connection")
+        wait(lambda: connects(running.pid), "a connection")
         running.send(signal.SIGINT)
         outcome = running.wait(40)
     assert outcome.exit_code == 130, str(outcome)
@@ -209,6 +209,12 @@ def test_a_cell_that_breaks_the_shell_is_named_and_the_next_cells_pass(runs: Run
     assert "~/.bashrc" in runs.cells()["a"]["message"]
     assert len(runs.server.history()) == 2
     assert runs.server.leftovers() == []
+
+
+def connects(pid: int) -> bool:
+    """Return whether a process has a child process `ssh`."""
+    found = psutil.process_iter(["ppid", "name"])  # without an error for a process that ends meanwhile
+    return any((each.info["ppid"], each.info["name"]) == (pid, "ssh") for each in found)
 
 
 def kill(runs: Runs, moment: str) -> None:
