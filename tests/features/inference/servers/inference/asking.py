@@ -13,6 +13,8 @@ from toolbox.features.inference.client.sending import Sender
 
 LIMITS = Limits(seconds=10, body_bytes=100_000, event_bytes=20_000, chunks=5)
 SOON = Limits(seconds=0.3, body_bytes=100_000, event_bytes=20_000, chunks=5)
+AFTER_CHUNKS = Limits(seconds=3, body_bytes=100_000, event_bytes=20_000, chunks=5)
+"""Chunks arrive within this time on a machine under load too."""
 
 
 def ask_openai(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.features.inference.servers.inference import asking, http_server
-from tests.features.inference.servers.inference.asking import LIMITS, SOON, ask_openai
+from tests.features.inference.servers.inference.asking import AFTER_CHUNKS, LIMITS, SOON, ask_openai
 from tests.features.inference.servers.inference.http_server import (
     HttpRequest,
     ResetConnectionError,
@@ -260,14 +260,18 @@ def test_a_server_that_does_not_listen_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "message"),
+    ("before", "limits", "message"),
     [
-        ([], "the time limit of 0.3 s was exceeded"),
-        ([b"HTTP/1.1 200 OK\r\n"], "the time limit of 0.3 s was exceeded"),
-        ([stream_head(), event(choice("b"))], "the time limit of 0.3 s was exceeded; 1 chunk arrived, after "),
+        ([], SOON, "the time limit of 0.3 s was exceeded"),
+        ([b"HTTP/1.1 200 OK\r\n"], SOON, "the time limit of 0.3 s was exceeded"),
+        (
+            [stream_head(), event(choice("b"))],
+            AFTER_CHUNKS,
+            "the time limit of 3 s was exceeded; 1 chunk arrived, after ",
+        ),
     ],
 )
-def test_a_server_that_falls_silent_is_a_fault(before: list[bytes], message: str) -> None:
+def test_a_server_that_falls_silent_is_a_fault(before: list[bytes], limits: Limits, message: str) -> None:
     stopping = threading.Event()
 
     def script(_: HttpRequest) -> Iterator[bytes]:
@@ -275,7 +279,7 @@ def test_a_server_that_falls_silent_is_a_fault(before: list[bytes], message: str
         stopping.wait()
 
     with serving(script) as server:
-        (answer,) = ask_openai(server.url, STREAM, limits=SOON)
+        (answer,) = ask_openai(server.url, STREAM, limits=limits)
         stopping.set()
     assert answer.fault
     assert answer.fault.startswith(message)
