@@ -43,6 +43,11 @@ from toolbox.targets.agent import module_server
 
 start_program: Final = testing._start  # conftest.py replaces it
 start_server: Final = processes.start_server  # each fork replaces it
+# So that a copy of the checkout imports itself, and not the checkout that is installed.
+_START: Final = (
+    f"import sys; sys.path[0] = {str(places.builtin_root())!r}; "
+    "from tests import forked_commands; forked_commands.main()"
+)
 SWITCH: Final = "TOPGALLANT_TEST_FORKS"
 """With the value `0`, all command lines are started as programs."""
 _PROGRAM: Final = (sys.executable, str(places.builtin_root() / "run_toolbox.py"))
@@ -176,8 +181,7 @@ class Commands:
             if self._server is None:
                 # Tests look for processes with their directory in the environment, and must not find the server.
                 own = {name: value for name, value in environ.everything().items() if name != MARK}
-                args = [sys.executable, str(Path(__file__))]
-                self._server = ForkServer(args, {**own, **self._variables}, self._directory)
+                self._server = ForkServer([sys.executable, "-c", _START], {**own, **self._variables}, self._directory)
                 self._server.launch()
             return self._server
 
@@ -192,7 +196,6 @@ def main() -> None:
     codes: list[int] = []
     atexit.register(_end, codes)  # the first one that is registered is the last one that is called
     listener = fork_server.listener_from_arguments()
-    fork_server.replace_script_folder(str(places.builtin_root()))
     gc.disable()
     _preload()
     _parse_ansible_files()
@@ -307,7 +310,3 @@ def _preload() -> None:
         for found in pkgutil.walk_packages(path, f"{package}."):
             if ".migrations" not in found.name:  # only Alembic can import these
                 importlib.import_module(found.name)
-
-
-if __name__ == "__main__":
-    main()
