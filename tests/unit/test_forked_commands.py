@@ -189,6 +189,8 @@ def test_the_servers_of_ansible_are_forks_that_are_like_programs(
     forked = served(workspace, tmp_path / "forked")
     monkeypatch.setattr(testing, "_start", forked_commands.start_program)
     started = served(workspace, tmp_path / "started")
+    if "PYTHONPATH" in started[0]["env"]:
+        pytest.skip("in a checkout that is not installed, the servers have variables that need a program")
     for fork, program, name in zip(forked, started, ("playbook_server", "module_server"), strict=True):
         assert "forked_commands" in fork.pop("program")
         assert name in program.pop("program")
